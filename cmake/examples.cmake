@@ -1,0 +1,25 @@
+# Each example is one program against the installed surface: it is built, and run as a test.
+file(GLOB example_sources CONFIGURE_DEPENDS examples/c/*.c examples/cpp/*.cpp)
+foreach(source ${example_sources})
+  cmake_path(GET source STEM stem)
+  cmake_path(GET source PARENT_PATH folder)
+  cmake_path(GET folder FILENAME language)
+  set(target example_${language}_${stem})
+  add_executable(${target} ${source})
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples/${language} OUTPUT_NAME ${stem})
+  target_link_libraries(${target} PRIVATE tessera::tessera tessera_options)
+  if(language STREQUAL "c")
+    target_compile_options(${target} PRIVATE -pedantic)
+    find_library(MATH_LIBRARY m)
+    if(TESSERA_SANITIZE)  # the C linker leaves out the C++ half of the sanitizer's run-time
+      set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    endif()
+    if(MATH_LIBRARY)
+      target_link_libraries(${target} PRIVATE ${MATH_LIBRARY})
+    endif()
+  endif()
+  add_test(NAME examples.${language}.${stem} COMMAND ${target}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(examples.${language}.${stem} PROPERTIES LABELS examples)
+endforeach()
