@@ -1,0 +1,300 @@
+/* Tessera: exact attention. The C interface, and the only symbols that the library exports.
+ *
+ *   out_i = sum_j P_ij v_j,   P = softmax over visible j of  scale <q_i, k_j> + ...
+ *
+ * Rules that hold everywhere
+ *   - Tensors lie in memory of the caller. Strides are counted in elements; 0 and negative are fine.
+ *   - A tensor of fewer than four dimensions fills the first entries of shape; the others are 1.
+ *   - A tensor with data == NULL is absent, or empty if one of its sizes is 0.
+ *   - All checks pass before anything is written. A refusal is a status and, if asked, a sentence.
+ *   - Every struct begins with its size, so that older and newer callers and libraries fit.
+ */
+#ifndef TESSERA_H
+#define TESSERA_H
+
+#include <stdint.h>
+
+#ifndef TESSERA_API
+#if defined(_WIN32)
+#define TESSERA_API __declspec(dllimport)
+#else
+#define TESSERA_API __attribute__((visibility("default")))
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+typedef enum tessera_status {
+  TESSERA_OK = 0,
+  TESSERA_INVALID_ARGUMENT = 1, /* the call makes no sense: the sentence says what does */
+  TESSERA_UNSUPPORTED = 2,      /* it makes sense, but not for this backend or version */
+  TESSERA_OUT_OF_MEMORY = 3,
+  TESSERA_INTERNAL = 4 /* a defect of the library: please report it */
+} tessera_status;
+
+/* DLPack's numbers: code | bits << 8. */
+typedef enum tessera_dtype {
+  TESSERA_INT32 = 0x2000,
+  TESSERA_INT64 = 0x4000,
+  TESSERA_UINT8 = 0x0801, /* as a mask: anything but 0 is true */
+  TESSERA_BOOL = 0x0806,  /* one byte */
+  TESSERA_FLOAT16 = 0x1002,
+  TESSERA_FLOAT32 = 0x2002,
+  TESSERA_FLOAT64 = 0x4002, /* the reference backend alone */
+  TESSERA_BFLOAT16 = 0x1004
+} tessera_dtype;
+
+/* DLPack's numbers. */
+typedef enum tessera_device { TESSERA_CPU = 1, TESSERA_CUDA = 2 } tessera_device;
+
+typedef enum tessera_tensor_flags { TESSERA_READ_ONLY = 1 } tessera_tensor_flags;
+
+typedef enum tessera_backend {
+  TESSERA_BACKEND_AUTO = 0,      /* the fastest that can do the call; never another answer */
+  TESSERA_BACKEND_CPU = 1,       /* tiled, in the vector instructions of the processor */
+  TESSERA_BACKEND_REFERENCE = 2, /* the definition in double precision: slow, and the whole contract */
+  TESSERA_BACKEND_STANDARD = 3   /* for comparison: the CPU's kernels with the N x N matrix stored */
+} tessera_backend;
+
+/* Which key lies on the diagonal of query 0: the offset of the band and of ALiBi. */
+typedef enum tessera_align {
+  TESSERA_ALIGN_UNSET = 0,        /* allowed where it cannot matter: no band, or as many keys as queries */
+  TESSERA_ALIGN_TOP_LEFT = 1,     /* offset 0 */
+  TESSERA_ALIGN_BOTTOM_RIGHT = 2, /* keys of that sequence - queries of that sequence */
+  TESSERA_ALIGN_OFFSET = 3,       /* desc.offset */
+  TESSERA_ALIGN_OFFSETS = 4       /* desc.offsets, one for each sequence */
+} tessera_align;
+
+#define TESSERA_UNBOUNDED INT64_MAX
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* Owned by the caller and filled by the callee: no allocation, no lifetime. May be NULL. */
+typedef struct tessera_error {
+  uint32_t size;     /* sizeof(tessera_error), set by the caller */
+  int32_t status;    /* a tessera_status */
+  char message[504]; /* a sentence: what was given, what is accepted, what to do */
+} tessera_error;
+
+static inline tessera_error tessera_error_default(void) {
+  tessera_error e;
+  e.size = sizeof e;
+  e.status = TESSERA_OK;
+  e.message[0] = 0;
+  return e;
+}
+
+/* ---- Tensors --------------------------------------------------------------------------------- */
+
+/* Lies inside descriptors, so its size never changes. */
+typedef struct tessera_tensor {
+  void* data;          /* element [0, 0, 0, 0]; aligned to its element */
+  int64_t shape[4];
+  int64_t stride[4];   /* in elements */
+  uint32_t dtype;      /* a tessera_dtype */
+  int32_t device_type; /* a tessera_device */
+  int32_t device_id;
+  uint32_t flags;       /* tessera_tensor_flags */
+  uint64_t reserved[2]; /* 0 */
+} tessera_tensor;
+
+/* An absent tensor. */
+static inline tessera_tensor tessera_tensor_default(void) {
+  tessera_tensor t = {0, {1, 1, 1, 1}, {1, 1, 1, 1}, TESSERA_FLOAT32, TESSERA_CPU, 0, 0, {0, 0}};
+  return t;
+}
+
+/* A dense row-major tensor [d0, d1, d2, d3] on the CPU. */
+static inline tessera_tensor tessera_tensor_dense(void* data, uint32_t dtype, int64_t d0, int64_t d1,
+                                                  int64_t d2, int64_t d3) {
+  tessera_tensor t = {data, {d0, d1, d2, d3}, {d1 * d2 * d3, d2 * d3, d3, 1}, dtype, TESSERA_CPU,
+                      0,    0,                {0, 0}};
+  return t;
+}
+
+/* ---- Attention ------------------------------------------------------------------------------- */
+
+/* A named array or scalar of a score or mask expression. */
+typedef struct tessera_binding {
+  const char* name;
+  tessera_tensor value;
+} tessera_binding;
+
+/* One call. Shapes are [batch, sequence, heads, dim]; B batches, Lq queries, Lk keys, H query heads,
+ * Hk key heads with H % Hk == 0 (query head h reads key head h / (H / Hk)), dims D and Dv >= 1.
+ *
+ * For query i and key j of one (batch, head), in this order:
+ *   s = scale <q_i, k_j>;  s = softcap tanh(s / softcap);  s -= alibi |i + offset - j|;  s += bias
+ *   key j is visible iff  i + offset - left <= j <= i + offset + right,  mask, start <= j < length
+ *   P = softmax of s over visible j, with exp(sink) added to the denominator once
+ *   out_i = sum_j dropout(P_ij) v_j;   lse_i = log(sum_j exp(s_ij) + exp(sink))
+ * A row that sees no key gives 0 and lse = -inf (the sink, if there is one).
+ * Source: Dao, "FlashAttention-2", 2023, for the forward pass without the matrix.
+ */
+typedef struct tessera_attention_desc {
+  uint32_t size;    /* set by tessera_attention_desc_default() */
+  uint32_t flags;   /* 0 */
+  uint32_t backend; /* a tessera_backend */
+  uint32_t align;   /* a tessera_align */
+
+  tessera_tensor q;   /* [B, Lq, H, D]   float32, float16, bfloat16 (float64: reference) */
+  tessera_tensor k;   /* [B, Lk, Hk, D]  of q's dtype */
+  tessera_tensor v;   /* [B, Lk, Hk, Dv] of q's dtype */
+  tessera_tensor out; /* [B, Lq, H, Dv]  of q's dtype; may not overlap an input or itself */
+  tessera_tensor lse; /* [B, H, Lq]      float32 (with float64: float64 too), or absent */
+
+  float scale;    /* >= 0 and finite; NaN (the default): 1 / sqrt(D) */
+  float softcap;  /* > 0 and finite; 0 (the default): none */
+  int64_t left;   /* keys visible before the diagonal, inclusive, >= 0; TESSERA_UNBOUNDED */
+  int64_t right;  /* keys visible after the diagonal; causal is 0 */
+  int64_t offset; /* with TESSERA_ALIGN_OFFSET */
+
+  tessera_tensor offsets; /* [B] int32 or int64, with TESSERA_ALIGN_OFFSETS */
+  tessera_tensor mask;    /* [B|1, H|1, Lq|1, Lk|1] bool or uint8; true means "attend" */
+  tessera_tensor bias;    /* [B|1, H|1, Lq|1, Lk|1] float32, float16, bfloat16; -inf hides a key */
+  tessera_tensor alibi;   /* [H] or [B, H] float32 slopes */
+  tessera_tensor sink;    /* [H] float32 logits */
+
+  tessera_tensor kv_lengths; /* [B] int32 or int64: keys j < length exist */
+  tessera_tensor kv_starts;  /* [B] int32 or int64: keys j >= start exist (left padding) */
+  tessera_tensor cache_batch_idx; /* [B] int32: the batch row of k and v that sequence b reads */
+
+  /* Packed sequences: q is [1, total, H, D], lse [1, H, total], and sequence b has the rows
+   * cu_seqlens[b] to cu_seqlens[b + 1]. B above is then the number of sequences; i and j are counted
+   * within a sequence. */
+  tessera_tensor cu_seqlens_q; /* [B + 1] int32 or int64 */
+  tessera_tensor cu_seqlens_k; /* [B + 1] int32 or int64 */
+  tessera_tensor seqused_q;    /* [B] rows of each that are used; the others of out are 0 */
+  tessera_tensor seqused_k;    /* [B] keys of each that are used */
+
+  /* Pages: k is [pages, page_size, Hk, D], v alike; key j of sequence b lies in the page
+   * block_table[b][j / page_size]. kv_lengths is then required. */
+  tessera_tensor block_table; /* [B, max_pages] int32 */
+
+  float dropout_p;         /* in [0, 1); 0: none */
+  uint32_t dropout_offset; /* the last word of the Philox counter */
+  uint64_t dropout_seed;   /* the Philox key */
+
+  /* A state is (O normalised, lse) in float32 for a set of keys; it can start and end a call. */
+  tessera_tensor state_out; /* [B, Lq, H, Dv] float32: start from this */
+  tessera_tensor state_lse; /* [B, H, Lq] float32 */
+
+  const char* mask_expr;  /* over q, kv, head, batch; NULL: none */
+  const char* score_expr; /* over score as well; NULL: none */
+  const tessera_binding* bindings;
+  uint64_t binding_count;
+
+  void* workspace; /* scratch lent to this call; NULL: the context keeps its own */
+  uint64_t workspace_bytes;
+  void* stream;      /* a CUstream; NULL on the CPU */
+  double* score_max; /* reference backend: receives the largest |s| over visible pairs; or NULL */
+} tessera_attention_desc;
+
+static inline tessera_attention_desc tessera_attention_desc_default(void) {
+  const tessera_tensor absent = tessera_tensor_default();
+  tessera_attention_desc d;
+  d.size = sizeof d;
+  d.flags = 0;
+  d.backend = TESSERA_BACKEND_AUTO;
+  d.align = TESSERA_ALIGN_UNSET;
+  d.q = d.k = d.v = d.out = d.lse = absent;
+  d.scale = __builtin_nanf("");
+  d.softcap = 0;
+  d.left = d.right = TESSERA_UNBOUNDED;
+  d.offset = 0;
+  d.offsets = d.mask = d.bias = d.alibi = d.sink = absent;
+  d.kv_lengths = d.kv_starts = d.cache_batch_idx = absent;
+  d.cu_seqlens_q = d.cu_seqlens_k = d.seqused_q = d.seqused_k = absent;
+  d.block_table = absent;
+  d.dropout_p = 0;
+  d.dropout_offset = 0;
+  d.dropout_seed = 0;
+  d.state_out = d.state_lse = absent;
+  d.mask_expr = d.score_expr = 0;
+  d.bindings = 0;
+  d.binding_count = 0;
+  d.workspace = 0;
+  d.workspace_bytes = 0;
+  d.stream = 0;
+  d.score_max = 0;
+  return d;
+}
+
+/* ---- Contexts -------------------------------------------------------------------------------- */
+
+/* Threads lent by the host application. parallel_for calls body(argument, w) exactly once for each
+ * w in [0, workers), on any threads and in any order, and returns when all calls have returned. */
+typedef struct tessera_executor {
+  void (*parallel_for)(void* user, int32_t workers, void (*body)(void* argument, int32_t worker),
+                       void* argument);
+  void* user;
+} tessera_executor;
+
+/* Memory lent by the host application. Called from the thread that calls the library. */
+typedef struct tessera_allocator {
+  void* (*allocate)(void* user, uint64_t bytes, uint64_t alignment); /* NULL: out of memory */
+  void (*release)(void* user, void* memory, uint64_t bytes);
+  void* user;
+} tessera_allocator;
+
+typedef struct tessera_context_config {
+  uint32_t size;          /* set by tessera_context_config_default() */
+  uint32_t flags;         /* 0 */
+  int32_t threads;        /* workers of a call; 0: TESSERA_THREADS, else the processors there are */
+  uint32_t reserved;      /* 0 */
+  const char* cpu_target; /* "avx512", "avx2", ...; NULL: TESSERA_CPU, else the best there is */
+  tessera_executor executor;   /* parallel_for == NULL: a pool of the context's own */
+  tessera_allocator allocator; /* allocate == NULL: the C++ library's */
+} tessera_context_config;
+
+static inline tessera_context_config tessera_context_config_default(void) {
+  tessera_context_config c = {sizeof c, 0, 0, 0, 0, {0, 0}, {0, 0, 0}};
+  return c;
+}
+
+/* Threads, scratch and the choice of instructions. May be used from several threads at once: a second
+ * caller works on its own thread rather than wait for the first. After fork() the child gets new
+ * threads. Results are the same bits whatever the number of threads. */
+typedef struct tessera_context tessera_context;
+
+/* Makes a context; *context is NULL on failure. config may be NULL. */
+TESSERA_API tessera_status tessera_context_create(const tessera_context_config* config,
+                                                  tessera_context** context, tessera_error* error);
+
+/* Ends a context that no call uses any more. NULL is fine. */
+TESSERA_API void tessera_context_destroy(tessera_context* context);
+
+/* Computes one call. */
+TESSERA_API tessera_status tessera_attention(tessera_context* context,
+                                             const tessera_attention_desc* desc,
+                                             tessera_error* error);
+
+/* Writes text into buffer, ended by 0 and cut off at capacity bytes; *needed (may be NULL) receives
+ * the bytes that the whole text takes. Both texts are one JSON object. */
+
+/* What tessera_attention would run for desc, and why: backend, target, tiles, workspace. No data is
+ * read but the arrays of lengths. */
+TESSERA_API tessera_status tessera_plan_describe(tessera_context* context,
+                                                 const tessera_attention_desc* desc, char* buffer,
+                                                 uint64_t capacity, uint64_t* needed,
+                                                 tessera_error* error);
+
+/* The context: version, targets there are and which was chosen why, threads, build. */
+TESSERA_API tessera_status tessera_context_describe(tessera_context* context, char* buffer,
+                                                    uint64_t capacity, uint64_t* needed,
+                                                    tessera_error* error);
+
+/* "major.minor.patch" of the library that runs. */
+TESSERA_API const char* tessera_version(void);
+
+/* The name of a status, as in "INVALID_ARGUMENT". */
+TESSERA_API const char* tessera_status_name(tessera_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

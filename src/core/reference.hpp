@@ -1,0 +1,31 @@
+// The definition of attention, in double precision, forwards and backwards. Written to be read:
+// every other backend is compared with it.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/problem.hpp"
+
+namespace tessera::core::reference {
+
+// Computes out and lse (where present) of the whole problem; returns the largest |score| over
+// visible pairs, the bias included, or 0 if there are none.
+double forward(const Problem& p);
+
+// One row: query i of head h of sequence b. out has value_dim elements. Returns lse.
+// The careful path of the tiled backends is this function.
+double forward_row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i,
+                   std::span<double> out);
+
+// What the backward pass reads and writes. Absent tensors are not wanted (d_lse: zero).
+struct Gradients {
+  Tensor d_out;  // [B, Lq, H, Dv]
+  Tensor d_lse;  // [B, H, Lq]
+  Tensor dq, dk, dv;  // the shapes of q, k, v
+  Tensor d_bias;      // the shape of the bias as given: sums over dimensions of size 1
+  Tensor d_sink;      // [H]
+};
+
+void backward(const Problem& p, const Gradients& g);
+
+}  // namespace tessera::core::reference

@@ -1,0 +1,124 @@
+// How far a result may be from the definition: the one place that says so. docs/numerics.md derives
+// the numbers.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/dtype.hpp"
+#include "core/error.hpp"
+
+namespace tessera::core {
+
+enum class Pass { kForward, kGradients };
+
+struct BoundRow {
+  DType dtype;
+  double forward, gradients;  // ||x - ref|| / ||ref||, under the conditions below
+  int digits, lowest;         // of the significand; 2^(lowest - 1) is the smallest normal number
+};
+inline constexpr BoundRow kBounds[] = {
+    {DType::kFloat32, 1e-6, 3e-6, 24, -125},
+    {DType::kFloat16, 4e-4, 8e-4, 11, -13},
+    {DType::kBfloat16, 3e-3, 6e-3, 8, -125},
+    {DType::kFloat64, 1e-14, 3e-14, 53, -1021},  // the reference against other definitions
+};
+// The conditions: N(0, 1) inputs, the default scale (scores up to 8) and at most 16,384 keys.
+inline constexpr std::int64_t kBoundKeys = 16384;
+inline constexpr double kBoundScore = 8;
+
+// A score of size S carries an absolute error of about S units of float32, which is a relative one
+// of its weight; rounding errors of sums over more keys grow like the root of their number.
+inline double bound_factor(std::int64_t keys, double score_max) {
+  return std::max(1., score_max / kBoundScore) *
+         std::sqrt(std::max(1., double(keys) / double(kBoundKeys)));
+}
+
+inline const BoundRow& bound_row(DType dtype) {
+  const BoundRow* row = std::find_if(std::begin(kBounds), std::end(kBounds),
+                                     [dtype](const BoundRow& r) { return r.dtype == dtype; });
+  if (row == std::end(kBounds)) fail(Status::kInternal, "there is no bound for a type of integers");
+  return *row;
+}
+
+// The largest allowed ||x - ref|| / ||ref||; score_max is what the reference returns.
+inline double bound(DType dtype, std::int64_t keys, double score_max, Pass pass = Pass::kForward) {
+  const BoundRow& row = bound_row(dtype);
+  return (pass == Pass::kForward ? row.forward : row.gradients) * bound_factor(keys, score_max);
+}
+
+// The largest allowed |lse - ref| / max(1, |ref|), whatever the dtype of the inputs: lse is float32.
+inline double lse_bound(std::int64_t keys, double score_max) {
+  return 1e-6 * bound_factor(keys, score_max);
+}
+
+// The element of type `dtype` that is nearest to x.
+inline double rounded(DType dtype, double x) {
+  double element = 0;  // the largest of them
+  store_element(dtype, &element, x);
+  return load_element(dtype, &element);
+}
+
+// Half a unit in the last place of x: what rounding alone may cost.
+inline double half_unit(DType dtype, double x) {
+  const BoundRow& row = bound_row(dtype);
+  int exponent = row.lowest;  // x = f 2^exponent, 1/2 <= f < 1
+  if (x != 0) std::frexp(x, &exponent);
+  return std::ldexp(0.5, std::max(exponent, row.lowest) - row.digits);
+}
+
+// A NaN agrees with a NaN, an infinity with itself, finite numbers with finite numbers.
+inline bool same_kind(double x, double ref) {
+  if (std::isnan(x) || std::isnan(ref)) return std::isnan(x) && std::isnan(ref);
+  return std::isinf(x) || std::isinf(ref) ? x == ref : true;
+}
+
+struct Deviation {
+  double relative = 0;    // ||x - ref|| / ||ref|| over finite elements
+  double largest = 0;     // of |x - ref|
+  std::size_t worst = 0;  // where it is
+};
+
+// Both errors are infinite where an element is of another kind, and the relative one where ref is
+// all zeros and x is not.
+inline Deviation deviation(std::span<const double> x, std::span<const double> ref) {
+  Deviation result;
+  double squares = 0, norm = 0;
+  for (std::size_t n = 0; n < ref.size(); ++n) {
+    const bool finite = std::isfinite(x[n]) && std::isfinite(ref[n]);
+    const double e = finite ? std::abs(x[n] - ref[n])
+                     : same_kind(x[n], ref[n]) ? 0 : std::numeric_limits<double>::infinity();
+    if (e > result.largest) result.worst = n;
+    result.largest = std::max(result.largest, e);
+    squares += e * e;
+    if (std::isfinite(ref[n])) norm += ref[n] * ref[n];
+  }
+  if (squares > 0) result.relative = std::sqrt(squares / norm);
+  return result;
+}
+
+inline double relative_error(std::span<const double> x, std::span<const double> ref) {
+  return deviation(x, ref).relative;
+}
+
+// The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
+// average to lean on, and a single one may miss by half a unit in its last place. A reference that
+// the type cannot hold counts as what it rounds to.
+inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
+                   double bound) {
+  std::vector<double> want(ref.begin(), ref.end());
+  bool only_rounded = true;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    if (std::isinf(rounded(dtype, want[n]))) want[n] = rounded(dtype, want[n]);
+    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]);
+    only_rounded = only_rounded && (std::isfinite(want[n]) ? near : same_kind(x[n], want[n]));
+  }
+  return only_rounded || relative_error(x, want) <= bound;
+}
+
+}  // namespace tessera::core
