@@ -1,0 +1,73 @@
+// What the workers of one call share.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+
+#include "core/problem.hpp"
+#include "plan/plan.hpp"
+
+namespace tessera::cpu {
+
+// Every worker has its share of the tasks, in order, and then helps the others: put the longest
+// first, and those that read the same memory side by side.
+class Tasks {
+ public:
+  static constexpr int kMaxWorkers = 256;
+
+  void reset(std::int64_t tasks, int workers) {
+    workers_ = workers;
+    for (int w = 0; w < workers; ++w)
+      new (&share(w)) Share{tasks * w / workers, tasks * (w + 1) / workers};
+  }
+
+  // Calls f(task) until none is left for anybody.
+  template <class F> void work(int worker, F&& f) {
+    for (int i = 0; i < workers_; ++i) {
+      Share& s = share((worker + i) % workers_);
+      for (std::int64_t t; (t = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;) f(t);
+    }
+  }
+
+ private:
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  Share& share(int worker) { return reinterpret_cast<Share*>(memory_)[worker]; }
+
+  int workers_ = 0;
+  // Not initialised, since a small call should not pay for all of it.
+  alignas(Share) std::byte memory_[kMaxWorkers * sizeof(Share)];
+};
+
+struct Call {
+  const core::Problem& problem;
+  const plan::Plan& plan;
+  std::byte* memory;  // plan.workspace_bytes(): shared, then that of each worker
+  Tasks tasks;
+
+  float* shared() const { return reinterpret_cast<float*>(memory); }
+  float* of_worker(int worker) const {
+    return reinterpret_cast<float*>(memory + plan.shared_bytes + worker * plan.worker_bytes);
+  }
+};
+
+// One phase of the work of one worker.
+using Phase = void (*)(Call& call, int worker);
+
+// The kernels of one set of instructions.
+struct Target {
+  const char* name;
+  std::int64_t lanes;
+  bool (*present)();
+  Phase forward;
+  Phase standard[3];  // S = Q K^T, P = softmax S, O = P V: all workers end one before the next
+};
+
+// Every target of this library, the best first.
+std::span<const Target> target_table();
+
+}  // namespace tessera::cpu

@@ -1,0 +1,148 @@
+#include "cpu/engine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "cpu/call.hpp"
+#include "cpu/memory.hpp"
+#include "cpu/pool.hpp"
+#if __has_include(<unistd.h>)
+#include <unistd.h>
+#endif
+
+namespace tessera::cpu {
+namespace {
+
+std::int64_t process_number() {
+#if __has_include(<unistd.h>)
+  return ::getpid();
+#else
+  return 0;
+#endif
+}
+
+// What belongs to one process: after fork() the child has the memory of its parent's threads and
+// locks, but not the threads.
+struct Crew {
+  std::int64_t process = process_number();
+  std::mutex mutex;  // held by the caller that has the pool
+  std::optional<Pool> pool;
+  Workspaces workspaces;
+
+  explicit Crew(const Allocator& allocator) : workspaces(allocator) {}
+};
+
+const Target& find(std::string_view name) {
+  for (const Target& t : target_table())
+    if (name == t.name && t.present()) return t;
+  core::fail(core::Status::kInvalidArgument, "no target named " + std::string(name));
+}
+
+// A workspace for the time of one call.
+class Lease {
+ public:
+  Lease(Workspaces& from, std::uint64_t bytes) : from_(from), block_(from.take(bytes)) {}
+  ~Lease() { from_.give_back(block_); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  std::byte* memory() const { return block_.memory; }
+
+ private:
+  Workspaces& from_;
+  Workspaces::Block block_;
+};
+
+// One phase of a call, as the threads get it. The first failure is kept for the caller.
+struct Job {
+  Call& call;
+  Phase phase;
+  std::mutex mutex{};
+  std::exception_ptr error{};
+
+  static void work(void* job, std::int32_t worker) {
+    Job& j = *static_cast<Job*>(job);
+    try {
+      j.phase(j.call, worker);
+    } catch (...) {
+      const std::lock_guard lock(j.mutex);
+      if (!j.error) j.error = std::current_exception();
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<TargetInfo> targets() {
+  std::vector<TargetInfo> all;
+  for (const Target& t : target_table()) all.push_back({t.name, t.lanes, t.present()});
+  return all;
+}
+
+struct Engine::Inside {
+  explicit Inside(const Options& given)
+      : options(given),
+        target(find(given.target)),
+        device{target.name, target.lanes, std::min(given.threads, Tasks::kMaxWorkers)},
+        crew(new Crew(given.allocator)) {}
+  ~Inside() { delete crew.load(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+  // The crew of this process. That of a parent is left alone: its threads and locks are not here.
+  Crew& present_crew() {
+    Crew* mine = crew.load(std::memory_order_acquire);
+    if (mine->process == process_number()) return *mine;
+    auto fresh = std::make_unique<Crew>(options.allocator);
+    if (crew.compare_exchange_strong(mine, fresh.get())) return *fresh.release();
+    return *mine;  // another thread of the child came first
+  }
+
+  // All workers of one phase; without a crew the caller is the only one.
+  void run_phase(Crew* owner, Call& call, Phase phase, std::int64_t tasks) {
+    Job job{call, phase};
+    const auto workers = std::int32_t(owner != nullptr ? call.plan.workers : 1);
+    call.tasks.reset(tasks, workers);
+    if (workers == 1) {
+      Job::work(&job, 0);
+    } else if (options.executor.parallel_for != nullptr) {
+      options.executor.parallel_for(options.executor.user, workers, Job::work, &job);
+    } else {
+      if (!owner->pool) owner->pool.emplace(int(device.threads));
+      owner->pool->run(workers, Job::work, &job);
+    }
+    if (job.error) std::rethrow_exception(job.error);
+  }
+
+  Options options;
+  const Target& target;
+  plan::Device device;
+  std::atomic<Crew*> crew;
+};
+
+Engine::Engine(const Options& options) : inside_(std::make_unique<Inside>(options)) {}
+Engine::~Engine() = default;
+
+const plan::Device& Engine::device() const { return inside_->device; }
+
+void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* lent) {
+  if (plan.tasks == 0) return;
+  Crew& crew = inside_->present_crew();
+  const Lease lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes()));
+  Call call{problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory(), {}};
+  // A second caller does not wait for the threads: it works alone.
+  std::unique_lock<std::mutex> threads(crew.mutex, std::defer_lock);
+  const bool parallel = plan.workers > 1 && threads.try_lock();
+  Crew* const owner = parallel ? &crew : nullptr;
+  const Target& target = inside_->target;
+  if (plan.backend == plan::Backend::kCpu)
+    return inside_->run_phase(owner, call, target.forward, plan.tasks);
+  for (const Phase phase : target.standard) inside_->run_phase(owner, call, phase, plan.tasks);
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,51 @@
+// Every target of this compiler, and the table of them. Nothing of libhwy is needed.
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/targets.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "cpu/standard-inl.hpp"
+
+#if HWY_ONCE
+#include <span>
+
+namespace tessera::cpu {
+
+std::span<const Target> target_table() {
+  static const Target table[] = {
+#if HWY_TARGETS & HWY_AVX3
+      N_AVX3::target("avx512",
+                     [] {
+                       return __builtin_cpu_supports("avx512f") &&
+                              __builtin_cpu_supports("avx512bw") &&
+                              __builtin_cpu_supports("avx512dq") &&
+                              __builtin_cpu_supports("avx512vl");
+                     }),
+#endif
+#if HWY_TARGETS & HWY_AVX2
+      N_AVX2::target("avx2",
+                     [] {
+                       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+                     }),
+#endif
+#if HWY_TARGETS & HWY_SSE4
+      N_SSE4::target("sse4", [] { return __builtin_cpu_supports("sse4.2") != 0; }),
+#endif
+#if HWY_TARGETS & HWY_NEON
+      N_NEON::target("neon", [] { return true; }),
+#endif
+#if HWY_TARGETS & HWY_WASM
+      N_WASM::target("wasm", [] { return true; }),
+#endif
+#if HWY_TARGETS & HWY_SCALAR
+      N_SCALAR::target("scalar", [] { return true; }),
+#elif HWY_TARGETS & HWY_EMU128  // what clang generates instead
+      N_EMU128::target("scalar", [] { return true; }),
+#endif
+  };
+  return table;
+}
+
+}  // namespace tessera::cpu
+#endif

@@ -1,0 +1,144 @@
+// The two register micro-kernels and exp2, compiled once per target. A strip is two vectors of
+// queries.
+//
+//   S^T tile   kKeyTile keys x one strip   a key is a broadcast, queries are lanes
+//   O tile     a few rows x one panel      a weight is a broadcast, a panel is two vectors of V
+//
+// Lanes are queries in the softmax, so no reduction crosses lanes; K and V are read as they lie.
+#if defined(TESSERA_CPU_TILES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_TILES_INL_HPP
+#undef TESSERA_CPU_TILES_INL_HPP
+#else
+#define TESSERA_CPU_TILES_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+#include <cstdint>
+#include <limits>
+
+#include "plan/plan.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+constexpr int N = hn::MaxLanes(D());
+constexpr plan::Tiles kTiles = plan::tiles_for(N);
+constexpr int kStrip = int(kTiles.strip);  // queries
+constexpr int kPanel = int(kTiles.panel);  // columns of V
+constexpr int kKeyTile = int(kTiles.key_tile);
+static_assert(kStrip == 2 * N && kPanel == 2 * N);
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Sums and operands of an O tile, in registers; the rows of the O tiles of a strip:
+//   lanes 16   16 + 3 of 32   8 8 8 8
+//          8   12 + 3 of 16   5 5 6
+//          4   12 + 3 of 16   4 4
+constexpr int kRowTiles = N == 16 ? 4 : N == 8 ? 3 : N == 4 ? 2 : 1;
+constexpr int row_tile_begin(int tile) { return tile * kStrip / kRowTiles; }
+
+// 2^x for x <= 0: exactly 1 at 0, exactly 0 at -inf, NaN at NaN; relative error 3e-8. Minimax on
+// [-1/2, 1/2] with the constant held at 1: a factor of 1.00000012 for "the maximum stayed" would
+// compound over the blocks.
+HWY_INLINE V exp2(V x) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  const V whole{_mm512_roundscale_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+#else
+  // At -127 the sum of exponents below is 0 and the result +0. A NaN passes the comparison.
+  const V low = hn::Set(d, -127.f);
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  const V magic = hn::Set(d, 12582912.f);  // 1.5 * 2^23: the sum has no room for a fraction
+  const V shifted = hn::Add(x, magic), whole = hn::Sub(shifted, magic);
+#endif
+  const V f = hn::Sub(x, whole);
+  V p = hn::Set(d, 0.000153458124f);
+  for (const float c :
+       {0.00133999309f, 0.00961848907f, 0.0555032864f, 0.240226462f, 0.693147182f, 1.f})
+    p = hn::MulAdd(p, f, hn::Set(d, c));
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  return V{_mm512_scalef_ps(p.raw, whole.raw)};  // SDM, VSCALEFPS: 0 for whole = -inf, whatever p
+#else
+  const hn::RebindToSigned<D> di;
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+#endif
+}
+
+// tanh x = (1 - t) / (1 + t) with t = e^(-2|x|); near 0, where 1 - t cancels, the odd polynomial of
+// least relative error (8e-8 in float32 on [-0.625, 0.625]; own minimax fit).
+HWY_INLINE V tanh(V x) {
+  const V magnitude = hn::Abs(x), one = hn::Set(d, 1.f);
+  const V t = exp2(hn::Mul(hn::Set(d, -2.88539008f), magnitude));  // 2 log2(e)
+  const V far = hn::CopySign(hn::Div(hn::Sub(one, t), hn::Add(one, t)), x);
+  const V z = hn::Mul(x, x);
+  V p = hn::Set(d, -5.70497837e-3f);
+  for (const float c : {2.06390787e-2f, -5.37397122e-2f, 1.33314422e-1f, -3.33332819e-1f})
+    p = hn::MulAdd(p, z, hn::Set(d, c));
+  const V near = hn::MulAdd(hn::Mul(p, z), x, x);
+  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625f)), near, far);
+}
+
+// S^T = K Q^T for kKeyTile keys and the strip q [dim][kStrip], whose first kHalves vectors count.
+template <int kHalves>
+HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+                                    const float* HWY_RESTRICT q, std::int64_t dim) {
+  V sum[kKeyTile][kHalves];  // not s itself, which g++ 12 would store in every step: half the speed
+  for (auto& row : sum)
+    for (V& x : row) x = hn::Zero(d);
+  for (std::int64_t i = 0; i < dim; ++i, q += kStrip) {
+    V queries[kHalves];
+    for (int half = 0; half < kHalves; ++half) queries[half] = hn::Load(d, q + half * N);
+    for (int j = 0; j < kKeyTile; ++j) {
+      const V key = hn::Set(d, k[j][i]);
+      for (int half = 0; half < kHalves; ++half)
+        sum[j][half] = hn::MulAdd(key, queries[half], sum[j][half]);
+    }
+  }
+  for (int j = 0; j < kKeyTile; ++j)
+    for (int half = 0; half < kHalves; ++half) s[j][half] = sum[j][half];
+}
+
+// The lanes of a half strip that a key lies within [low, high] of, in units of lanes.
+HWY_INLINE hn::Mask<D> lanes_within(int half, float low, float high) {
+  const V lane = hn::Iota(d, float(half * N));
+  return hn::And(hn::Ge(lane, hn::Set(d, low)), hn::Le(lane, hn::Set(d, high)));
+}
+
+HWY_INLINE V hide_unless(hn::Mask<D> visible, V s) {
+  return hn::IfThenElse(visible, s, hn::Set(d, -kInfinity));
+}
+
+// Rows of one panel of V.
+struct ValueRows {
+  const float* v;
+  std::int64_t stride, keys;
+};
+
+// O = alpha O + P V for kRows rows and one panel: p [keys][kStrip], o [kRows][kPanel].
+template <int kRows>
+HWY_INLINE void accumulate(float* HWY_RESTRICT o, const float* alpha, const float* HWY_RESTRICT p,
+                           const ValueRows& values) {
+  const float* HWY_RESTRICT v = values.v;
+  V sum[kRows][2];
+  for (auto& row : sum) row[0] = row[1] = hn::Zero(d);
+  for (std::int64_t j = 0; j < values.keys; ++j, p += kStrip, v += values.stride) {
+    const V v0 = hn::LoadU(d, v), v1 = hn::LoadU(d, v + N);
+    for (int r = 0; r < kRows; ++r) {
+      const V weight = hn::Set(d, p[r]);
+      sum[r][0] = hn::MulAdd(weight, v0, sum[r][0]);
+      sum[r][1] = hn::MulAdd(weight, v1, sum[r][1]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r, o += kPanel) {
+    const V shrink = hn::Set(d, alpha[r]);
+    hn::Store(hn::MulAdd(shrink, hn::Load(d, o), sum[r][0]), d, o);
+    hn::Store(hn::MulAdd(shrink, hn::Load(d, o + N), sum[r][1]), d, o + N);
+  }
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

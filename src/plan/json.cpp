@@ -1,0 +1,88 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/plan.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kBackendNames[] = {"auto", "cpu", "reference", "standard"};
+constexpr std::string_view kPackingNames[] = {"none", "head", "block"};
+constexpr std::string_view kAlignmentNames[] = {"top-left", "bottom-right", "offset", "offsets"};
+
+Json bound(std::int64_t keys) {
+  return keys >= core::Band::kUnbounded ? Json("unbounded") : Json(keys);
+}
+
+// The options that are present, by their names in tessera_attention_desc.
+Json options(const core::Problem& p) {
+  const std::pair<const char*, const core::Tensor&> all[] = {
+      {"lse", p.lse},
+      {"mask", p.mask},
+      {"bias", p.bias},
+      {"alibi", p.alibi},
+      {"sink", p.sink},
+      {"kv_lengths", p.kv_lengths},
+      {"kv_starts", p.kv_starts},
+      {"cache_batch_idx", p.cache_batch_idx},
+      {"cu_seqlens_q", p.cu_seqlens_q},
+      {"cu_seqlens_k", p.cu_seqlens_k},
+      {"seqused_q", p.seqused_q},
+      {"seqused_k", p.seqused_k},
+      {"block_table", p.block_table},
+      {"state_out", p.state_out},
+  };
+  Json names = Json::array();
+  for (const auto& [name, tensor] : all)
+    if (tensor.present()) names.push_back(name);
+  return names;
+}
+
+Json problem_json(const core::Problem& p) {
+  const auto alignment = kAlignmentNames[std::size_t(p.alignment)];
+  Json json{{"dtype", core::name_of(p.q.dtype)},
+            {"batch", p.batch},
+            {"queries", p.queries},
+            {"keys", p.keys},
+            {"heads", p.heads},
+            {"kv_heads", p.kv_heads},
+            {"dim", p.dim},
+            {"value_dim", p.value_dim},
+            {"scale", p.scale},
+            {"softcap", p.softcap},
+            {"left", bound(p.left)},
+            {"right", bound(p.right)},
+            {"alignment", alignment},
+            {"options", options(p)}};
+  if (p.alignment == core::Alignment::kOffset) json["offset"] = p.offset;
+  if (p.dropout.p != 0) json["dropout_p"] = p.dropout.p;
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const core::Problem& problem) { return problem_json(problem).dump(); }
+
+std::string to_json(const Plan& plan, const core::Problem& problem) {
+  const bool tiled = plan.backend != Backend::kReference;
+  const Json json{{"backend", kBackendNames[std::size_t(plan.backend)]},
+                  {"why_backend", plan.why_backend},
+                  {"target", tiled ? plan.device.target : std::string_view("double precision")},
+                  {"workers", plan.workers},
+                  {"tasks", plan.tasks},
+                  {"task_queries", plan.task_queries},
+                  {"tile_queries", plan.tile_queries},
+                  {"tile_keys", plan.tile_keys},
+                  {"packing", kPackingNames[std::size_t(plan.packing)]},
+                  {"why_packing", plan.why_packing},
+                  {"worker_bytes", plan.worker_bytes},
+                  {"shared_bytes", plan.shared_bytes},
+                  {"workspace_bytes", plan.workspace_bytes()},
+                  {"problem", problem_json(problem)}};
+  return json.dump();
+}
+
+}  // namespace tessera::plan

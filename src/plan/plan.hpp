@@ -1,0 +1,62 @@
+// What will run, decided once: a pure function of the problem and the device.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/problem.hpp"
+#include "plan/device.hpp"
+
+namespace tessera::plan {
+
+// Tile sizes of the CPU kernels. A strip of queries and a panel of value columns are two vectors,
+// which with key_tile keys (or a few rows) fill the registers; a block of keys is what is scored
+// between two updates of the maximum, and the strips of a task share it while it is near.
+struct Tiles {
+  std::int64_t strip, panel, key_tile, block, strips_per_task;
+
+  std::int64_t task_queries() const { return strip * strips_per_task; }
+};
+
+// Evidence: on Zen 4 blocks of 64, 96 and 128 keys, 1 to 3 strips a task and key tiles of 6, 8 and
+// 12 are within noise of each other; 96 keys x 32 queries of S stay in an L1 cache of 32 KiB.
+constexpr Tiles tiles_for(std::int64_t lanes) {
+  return {.strip = 2 * lanes,
+          .panel = 2 * lanes,
+          .key_tile = lanes == 16 ? 8 : 6,
+          .block = 96,
+          .strips_per_task = 2};
+}
+
+// The values of tessera_backend.
+enum class Backend : std::uint32_t { kAuto = 0, kCpu = 1, kReference = 2, kStandard = 3 };
+
+// How the CPU tiles read keys and values.
+enum class Packing {
+  kNone,   // as they lie
+  kHead,   // copied to float32 panels once per head and worker
+  kBlock,  // the same, block by block, where a head would not fit the budget
+};
+
+struct Plan {
+  Backend backend = Backend::kReference;
+  Device device;
+  std::int64_t tile_queries = 1, tile_keys = 1;  // of one step of the online softmax
+  std::int64_t task_queries = 1;                 // rows that one task computes
+  std::int64_t tasks = 0, workers = 1;
+  Packing packing = Packing::kNone;
+  std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
+  std::string_view why_backend, why_packing;
+
+  std::int64_t workspace_bytes() const { return workers * worker_bytes + shared_bytes; }
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// Refuses, with UNSUPPORTED, what the backend that was asked for cannot do.
+Plan make_plan(const core::Problem& problem, Backend wanted, const Device& device);
+
+// One JSON object.
+std::string to_json(const Plan& plan, const core::Problem& problem);
+std::string to_json(const core::Problem& problem);
+
+}  // namespace tessera::plan

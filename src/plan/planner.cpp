@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <string>
+
+#include "core/error.hpp"
+#include "plan/plan.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using core::DType;
+using core::Problem;
+
+constexpr std::int64_t kFloat = 4;  // bytes
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+// What the CPU kernels do not do yet, each with the word for it; nullptr where they do all.
+const char* missing_on_cpu(const Problem& p) {
+  if (p.q.dtype == DType::kFloat64) return "float64";
+  if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
+  if (p.seqused_q.present() || p.seqused_k.present()) return "seqused lengths";
+  if (p.paged()) return "pages (block_table)";
+  if (p.dropout.p != 0) return "dropout";
+  if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
+  return nullptr;
+}
+
+// ---- Packing: when K and V are copied to float32 panels ----
+
+// Copies of a head larger than this would push each other out of a cache of 32 MiB shared by two or
+// more cores; blocks are then packed one at a time, which costs a copy per task.
+constexpr std::int64_t kPackedHead = std::int64_t{16} << 20;
+// Rows that lie 1 KiB or more apart share few sets of an L1 cache of 32 KiB: a copy pays for itself
+// once four strips read it (measured on Zen 4 at [B, L, H, D]: 80 -> 84 % of the peak).
+constexpr std::int64_t kFarApart = 256;
+constexpr std::int64_t kReaders = 4;
+
+const char* why_pack(const Problem& p, const Tiles& tiles) {
+  if (p.q.dtype != DType::kFloat32) return "16-bit keys and values are widened to float32";
+  if (p.k.stride[3] != 1 || p.v.stride[3] != 1) return "the last dimension of k or v has a stride";
+  if (p.value_dim % tiles.panel != 0) return "the value dimension is no whole number of panels";
+  const std::int64_t readers = p.group() * divide_up(p.queries, tiles.strip);
+  if (readers >= kReaders &&
+      std::max(std::abs(p.k.stride[1]), std::abs(p.v.stride[1])) >= kFarApart)
+    return "rows of k or v lie 1 KiB or more apart, and are read often";
+  return nullptr;
+}
+
+std::int64_t packed_block_floats(const Problem& p, const Tiles& tiles) {
+  return tiles.block * (p.dim + round_up(p.value_dim, tiles.panel));
+}
+
+void decide_packing(Plan& plan, const Problem& p, const Tiles& tiles) {
+  const char* why = why_pack(p, tiles);
+  plan.why_packing = why != nullptr ? why : "k and v are read as they lie";
+  if (why == nullptr) return;
+  const std::int64_t head = divide_up(p.keys, tiles.block) * packed_block_floats(p, tiles) * kFloat;
+  plan.packing = head <= kPackedHead ? Packing::kHead : Packing::kBlock;
+}
+
+// ---- Workspace: the same sum as cpu::Scratch, in its order ----
+
+std::int64_t scratch_bytes(const Plan& plan, const Problem& p, const Tiles& tiles) {
+  const std::int64_t value_dim = round_up(p.value_dim, tiles.panel);
+  const std::int64_t strips = tiles.strips_per_task * (p.dim + value_dim) * tiles.strip;
+  const std::int64_t scores = (tiles.block + tiles.key_tile) * tiles.strip;
+  const std::int64_t row = round_up(4 * std::max(p.dim, value_dim), tiles.strip);
+  const bool biased = p.mask.present() || p.bias.present();
+  const std::int64_t bias = biased ? tiles.block * (tiles.strip + 4) : 0;
+  std::int64_t packed = 0;
+  if (plan.packing != Packing::kNone) {
+    const std::int64_t slots = plan.packing == Packing::kHead ? divide_up(p.keys, tiles.block) : 1;
+    packed = slots * (packed_block_floats(p, tiles) + 2);  // and who owns each
+  }
+  return round_up((strips + scores + row + bias + packed) * kFloat, 64);
+}
+
+// A strip of standard attention keeps its scores and two numbers a row.
+std::int64_t stored_bytes(const Problem& p, const Tiles& tiles) {
+  const std::int64_t strips = p.batch * p.heads * divide_up(p.queries, tiles.strip);
+  const std::int64_t keys = round_up(p.keys, tiles.block) + tiles.key_tile + 2;
+  return round_up(strips * keys * tiles.strip * kFloat, 64);
+}
+
+// ---- Workers ----
+
+// Below this many floating-point operations a second thread costs more than it brings: waking it
+// takes up to 50 us, in which one core does about 4 MFLOP.
+constexpr double kFlopsPerWorker = 4e6;
+
+std::int64_t useful_workers(const Plan& plan, const Problem& p) {
+  const double flops = 2. * double(p.batch) * double(p.heads) * double(p.queries) * double(p.keys) *
+                       double(p.dim + p.value_dim);
+  const auto by_work = std::int64_t(std::min(flops / kFlopsPerWorker, 1e6)) + 1;
+  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+}
+
+Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
+  const Tiles tiles = tiles_for(device.lanes);
+  Plan plan;
+  plan.backend = backend;
+  plan.device = device;
+  plan.tile_queries = tiles.strip;
+  plan.tile_keys = tiles.block;
+  plan.task_queries = backend == Backend::kStandard ? tiles.strip : tiles.task_queries();
+  plan.tasks = p.batch * p.heads * divide_up(p.queries, plan.task_queries);
+  plan.workers = useful_workers(plan, p);
+  decide_packing(plan, p, tiles);
+  plan.worker_bytes = scratch_bytes(plan, p, tiles);
+  if (backend == Backend::kStandard) plan.shared_bytes = stored_bytes(p, tiles);
+  return plan;
+}
+
+Plan plan_reference(const Problem& p, const Device& device, const char* why) {
+  Plan plan;
+  plan.backend = Backend::kReference;
+  plan.device = device;
+  plan.tile_keys = p.keys;
+  plan.tasks = p.batch * p.heads * p.queries;
+  plan.why_backend = why;
+  plan.why_packing = "k and v are read as they lie";
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& p, Backend wanted, const Device& device) {
+  if (wanted == Backend::kReference) return plan_reference(p, device, "asked for");
+  const char* missing = missing_on_cpu(p);
+  if (missing != nullptr && wanted == Backend::kAuto) return plan_reference(p, device, missing);
+  if (missing != nullptr)
+    core::fail(core::Status::kUnsupported,
+               std::string("the CPU backend does not do ") + missing +
+                   " yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, which does");
+  Plan plan = plan_cpu(p, wanted == Backend::kAuto ? Backend::kCpu : wanted, device);
+  plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
+  return plan;
+}
+
+}  // namespace tessera::plan
