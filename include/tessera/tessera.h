@@ -3,7 +3,8 @@
  *   out_i = sum_j P_ij v_j,   P = softmax over visible j of  scale <q_i, k_j> + ...
  *
  * Rules that hold everywhere
- *   - Tensors lie in memory of the caller. Strides are counted in elements; 0 and negative are fine.
+ *   - Tensors lie in memory of the caller. Strides are counted in elements; 0 and negative are
+ *     fine, but each element of an output has a place of its own.
  *   - A tensor of fewer than four dimensions fills the first entries of shape; the others are 1.
  *   - A tensor with data == NULL is absent, or empty if one of its sizes is 0.
  *   - All checks pass before anything is written. A refusal is a status and, if asked, a sentence.
@@ -56,13 +57,13 @@ typedef enum tessera_tensor_flags { TESSERA_READ_ONLY = 1 } tessera_tensor_flags
 typedef enum tessera_backend {
   TESSERA_BACKEND_AUTO = 0,      /* the fastest that can do the call; never another answer */
   TESSERA_BACKEND_CPU = 1,       /* tiled, in the vector instructions of the processor */
-  TESSERA_BACKEND_REFERENCE = 2, /* the definition in double precision: slow, and the whole contract */
-  TESSERA_BACKEND_STANDARD = 3   /* for comparison: the CPU's kernels with the N x N matrix stored */
+  TESSERA_BACKEND_REFERENCE = 2, /* the definition in double precision: slow, complete */
+  TESSERA_BACKEND_STANDARD = 3   /* for comparison: the same kernels, the N x N matrix stored */
 } tessera_backend;
 
 /* Which key lies on the diagonal of query 0: the offset of the band and of ALiBi. */
 typedef enum tessera_align {
-  TESSERA_ALIGN_UNSET = 0,        /* allowed where it cannot matter: no band, or as many keys as queries */
+  TESSERA_ALIGN_UNSET = 0,        /* without a band, or with as many keys as queries */
   TESSERA_ALIGN_TOP_LEFT = 1,     /* offset 0 */
   TESSERA_ALIGN_BOTTOM_RIGHT = 2, /* keys of that sequence - queries of that sequence */
   TESSERA_ALIGN_OFFSET = 3,       /* desc.offset */
@@ -92,7 +93,7 @@ static inline tessera_error tessera_error_default(void) {
 
 /* Lies inside descriptors, so its size never changes. */
 typedef struct tessera_tensor {
-  void* data;          /* element [0, 0, 0, 0]; aligned to its element */
+  void* data; /* element [0, 0, 0, 0]; aligned to its element */
   int64_t shape[4];
   int64_t stride[4];   /* in elements */
   uint32_t dtype;      /* a tessera_dtype */
@@ -108,11 +109,16 @@ static inline tessera_tensor tessera_tensor_default(void) {
   return t;
 }
 
-/* A dense row-major tensor [d0, d1, d2, d3] on the CPU. */
-static inline tessera_tensor tessera_tensor_dense(void* data, uint32_t dtype, int64_t d0, int64_t d1,
-                                                  int64_t d2, int64_t d3) {
-  tessera_tensor t = {data, {d0, d1, d2, d3}, {d1 * d2 * d3, d2 * d3, d3, 1}, dtype, TESSERA_CPU,
-                      0,    0,                {0, 0}};
+/* A dense row-major tensor [d0, d1, d2, d3] on the CPU. Strides of sizes beyond reason wrap; the
+ * call refuses such sizes. */
+static inline tessera_tensor tessera_tensor_dense(void* data, uint32_t dtype, int64_t d0,
+                                                  int64_t d1, int64_t d2, int64_t d3) {
+  tessera_tensor t = tessera_tensor_default();
+  t.data = data;
+  t.dtype = dtype;
+  t.shape[0] = d0, t.shape[1] = d1, t.shape[2] = d2, t.shape[3] = d3;
+  for (int i = 3; i > 0; --i)
+    t.stride[i - 1] = (int64_t)((uint64_t)t.stride[i] * (uint64_t)t.shape[i]);
   return t;
 }
 
@@ -124,8 +130,9 @@ typedef struct tessera_binding {
   tessera_tensor value;
 } tessera_binding;
 
-/* One call. Shapes are [batch, sequence, heads, dim]; B batches, Lq queries, Lk keys, H query heads,
- * Hk key heads with H % Hk == 0 (query head h reads key head h / (H / Hk)), dims D and Dv >= 1.
+/* One call. Shapes are [batch, sequence, heads, dim]; B batches, Lq queries, Lk keys, H query
+ * heads, Hk key heads with H % Hk == 0 (query head h reads key head h / (H / Hk)), dims D and
+ * Dv >= 1.
  *
  * For query i and key j of one (batch, head), in this order:
  *   s = scale <q_i, k_j>;  s = softcap tanh(s / softcap);  s -= alibi |i + offset - j|;  s += bias
@@ -159,13 +166,13 @@ typedef struct tessera_attention_desc {
   tessera_tensor alibi;   /* [H] or [B, H] float32 slopes */
   tessera_tensor sink;    /* [H] float32 logits */
 
-  tessera_tensor kv_lengths; /* [B] int32 or int64: keys j < length exist */
-  tessera_tensor kv_starts;  /* [B] int32 or int64: keys j >= start exist (left padding) */
+  tessera_tensor kv_lengths;      /* [B] int32 or int64: keys j < length exist */
+  tessera_tensor kv_starts;       /* [B] int32 or int64: keys j >= start exist (left padding) */
   tessera_tensor cache_batch_idx; /* [B] int32: the batch row of k and v that sequence b reads */
 
   /* Packed sequences: q is [1, total, H, D], lse [1, H, total], and sequence b has the rows
-   * cu_seqlens[b] to cu_seqlens[b + 1]. B above is then the number of sequences; i and j are counted
-   * within a sequence. */
+   * cu_seqlens[b] to cu_seqlens[b + 1]. B above is then the number of sequences; i and j are
+   * counted within a sequence; Lq and Lk of a mask or bias are at least those of the longest. */
   tessera_tensor cu_seqlens_q; /* [B + 1] int32 or int64 */
   tessera_tensor cu_seqlens_k; /* [B + 1] int32 or int64 */
   tessera_tensor seqused_q;    /* [B] rows of each that are used; the others of out are 0 */
@@ -188,7 +195,7 @@ typedef struct tessera_attention_desc {
   const tessera_binding* bindings;
   uint64_t binding_count;
 
-  void* workspace; /* scratch lent to this call; NULL: the context keeps its own */
+  void* workspace; /* scratch on a multiple of 64 bytes; NULL: the context keeps its own */
   uint64_t workspace_bytes;
   void* stream;      /* a CUstream; NULL on the CPU */
   double* score_max; /* reference backend: receives the largest |s| over visible pairs; or NULL */
@@ -256,9 +263,9 @@ static inline tessera_context_config tessera_context_config_default(void) {
   return c;
 }
 
-/* Threads, scratch and the choice of instructions. May be used from several threads at once: a second
- * caller works on its own thread rather than wait for the first. After fork() the child gets new
- * threads. Results are the same bits whatever the number of threads. */
+/* Threads, scratch and the choice of instructions. May be used from several threads at once: a
+ * second caller works on its own thread rather than wait for the first. After fork() the child gets
+ * new threads. Results are the same bits whatever the number of threads. */
 typedef struct tessera_context tessera_context;
 
 /* Makes a context; *context is NULL on failure. config may be NULL. */
@@ -274,10 +281,10 @@ TESSERA_API tessera_status tessera_attention(tessera_context* context,
                                              tessera_error* error);
 
 /* Writes text into buffer, ended by 0 and cut off at capacity bytes; *needed (may be NULL) receives
- * the bytes that the whole text takes. Both texts are one JSON object. */
+ * the bytes that the whole text takes, with the 0. Both texts are one JSON object. */
 
 /* What tessera_attention would run for desc, and why: backend, target, tiles, workspace. No data is
- * read but the arrays of lengths. */
+ * read but the arrays of lengths; q, k, v and out need none. */
 TESSERA_API tessera_status tessera_plan_describe(tessera_context* context,
                                                  const tessera_attention_desc* desc, char* buffer,
                                                  uint64_t capacity, uint64_t* needed,

@@ -17,7 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
 constexpr double kLn2 = 0.693147180559945309;
-constexpr int kStrips = int(kTiles.strips_per_task);
 constexpr std::int64_t kScoreFloats = (kBlock + kKeyTile) * kStrip;  // of a block
 
 // The queries of one strip and what they have seen so far: the State of each row, in lanes.
@@ -51,7 +50,7 @@ HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows)
     for (std::int64_t i = 0; i < kTogether; ++i) {
       float* const row = rows + i * p.dim;
       const std::int64_t at = std::min(r + i, t.rows.size() - 1);  // the last row repeats
-      load(row, p.q, p.q.at(s.q_batch, s.q_begin + t.rows.begin + at, head.h), 3, p.dim);
+      load(row, p.q, p.q.at(s.q_batch, s.q_begin + t.rows.begin + at, head.h), p.dim);
     }
     for (std::int64_t i = 0; i < kTogether * p.dim; ++i) rows[i] *= p.scale * kLog2E;
     transpose_rows(t.q + r, rows, p.dim, p.dim);
@@ -194,19 +193,21 @@ HWY_INLINE void finish(const Strip& t, const Problem& p, const Head& head, float
 
 // What one worker writes to.
 struct Scratch {
-  Strip strips[kStrips];
+  Strip strips[plan::kMostStrips];
+  int count;  // of them that a task uses
   float* row;
   Modifiers modifiers;
   Packer packer;
 
   Scratch(const Problem& p, const plan::Plan& plan, float* memory)
-      : row(memory + strip_floats(p) * kStrips + kScoreFloats),
+      : count(int(plan.task_queries / kStrip)),
+        row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
         packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p)) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
       t.o = t.q + p.dim * kStrip;
-      t.s = memory + kStrips * strip_floats(p);  // one after the other uses it
+      t.s = memory + count * strip_floats(p);  // one after the other uses it
     }
   }
 
@@ -240,9 +241,9 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
   if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);
 }
 
-// The queries of one head from `row` on, kStrips strips of them.
+// One task: the queries of one head from `row` on.
 HWY_NOINLINE void attend(const Problem& p, Scratch& w, const Head& head, std::int64_t row) {
-  const Range rows = Range{row, row + kStrips * kStrip} & Range{0, head.sequence.queries};
+  const Range rows = Range{row, row + w.count * kStrip} & Range{0, head.sequence.queries};
   const Range keys = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
   const int strips = int(divide_up(rows.size(), kStrip));
   for (int i = 0; i < strips; ++i) {
@@ -263,11 +264,10 @@ HWY_NOINLINE void attend(const Problem& p, Scratch& w, const Head& head, std::in
 // longest, first, so that the workers end together.
 HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
-  const std::int64_t blocks = divide_up(p.queries, kStrips * kStrip);
+  const std::int64_t rows = call.plan.task_queries, blocks = divide_up(p.queries, rows);
   Scratch scratch(p, call.plan, call.of_worker(worker));
   call.tasks.work(worker, [&](std::int64_t task) {
-    const std::int64_t row = (blocks - 1 - task % blocks) * kStrips * kStrip;
-    attend(p, scratch, Head(p, task / blocks), row);
+    attend(p, scratch, Head(p, task / blocks), (blocks - 1 - task % blocks) * rows);
   });
 }
 

@@ -79,11 +79,11 @@ class Packer {
     float* const values = memory + kBlock * p.dim;
     for (std::int64_t j = 0; j < std::min(kBlock, p.keys - first); ++j) {
       const std::int64_t row = s.k_begin + first + j;
-      load(memory + j * p.dim, p.k, p.k.at(s.k_batch, row, kv_head), 3, p.dim);
+      load(memory + j * p.dim, p.k, p.k.at(s.k_batch, row, kv_head), p.dim);
       for (std::int64_t c = 0; c < p.value_dim; c += kPanel) {
         float* const panel = values + c * kBlock + j * kPanel;
         const std::int64_t n = std::min<std::int64_t>(p.value_dim - c, kPanel);
-        load(panel, p.v, p.v.at(s.k_batch, row, kv_head, c), 3, n);
+        load(panel, p.v, p.v.at(s.k_batch, row, kv_head, c), n);
         std::fill(panel + n, panel + kPanel, 0.f);
       }
     }

@@ -83,9 +83,9 @@ template <class F> HWY_INLINE void with_type(DType dtype, void* data, F&& f) {
   f(static_cast<core::Bfloat16*>(data));
 }
 
-// n elements along dimension `along` of the tensor, from `at` on.
-HWY_INLINE void load(float* to, const Tensor& t, void* at, int along, std::int64_t n) {
-  with_type(t.dtype, at, [&](const auto* from) { load_row(to, from, t.stride[along], n); });
+// n elements along the last dimension of the tensor, from `at` on.
+HWY_INLINE void load(float* to, const Tensor& t, void* at, std::int64_t n) {
+  with_type(t.dtype, at, [&](const auto* from) { load_row(to, from, t.stride[3], n); });
 }
 HWY_INLINE void store(const Tensor& t, void* at, const float* from, std::int64_t n) {
   with_type(t.dtype, at, [&](auto* to) { store_row(to, t.stride[3], from, n); });

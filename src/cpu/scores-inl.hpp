@@ -140,7 +140,7 @@ class Modifiers {
       if (p_.bias.stride[3] == 1)
         prefetch(p_.bias.at(head.b, head.h, i, keys.begin + kBlock),
                  kBlock * core::size_of(p_.bias.dtype));
-      load(row, p_.bias, p_.bias.at(head.b, head.h, i, keys.begin), 3, keys.size());
+      load(row, p_.bias, p_.bias.at(head.b, head.h, i, keys.begin), keys.size());
       for (std::int64_t j = 0; j < keys.size(); ++j) row[j] *= kLog2E;
     }
     if (!masked) return;

@@ -12,20 +12,17 @@ namespace tessera::plan {
 // which with key_tile keys (or a few rows) fill the registers; a block of keys is what is scored
 // between two updates of the maximum, and the strips of a task share it while it is near.
 struct Tiles {
-  std::int64_t strip, panel, key_tile, block, strips_per_task;
-
-  std::int64_t task_queries() const { return strip * strips_per_task; }
+  std::int64_t strip, panel, key_tile, block;
 };
 
 // Evidence: on Zen 4 blocks of 64, 96 and 128 keys, 1 to 3 strips a task and key tiles of 6, 8 and
 // 12 are within noise of each other; 96 keys x 32 queries of S stay in an L1 cache of 32 KiB.
 constexpr Tiles tiles_for(std::int64_t lanes) {
-  return {.strip = 2 * lanes,
-          .panel = 2 * lanes,
-          .key_tile = lanes == 16 ? 8 : 6,
-          .block = 96,
-          .strips_per_task = 2};
+  return {.strip = 2 * lanes, .panel = 2 * lanes, .key_tile = lanes == 16 ? 8 : 6, .block = 96};
 }
+
+// At most so many strips a task.
+inline constexpr std::int64_t kMostStrips = 8;
 
 // The values of tessera_backend.
 enum class Backend : std::uint32_t { kAuto = 0, kCpu = 1, kReference = 2, kStandard = 3 };
