@@ -138,7 +138,7 @@ void absorb(RowState& state, const RowTrace& t, RowStep& step) {
   for (std::int64_t j = step.keys.begin; j < step.keys.end; ++j) {
     const float p = exp32(t.scores[at(j)] - base(m));
     step.p.push_back(p);
-    if (t.scores[at(j)] == kHidden) continue;  // its v may hold NaN
+    if (t.scores[at(j)] == kHidden) continue;  // selected away, not multiplied by 0
     state.l += p;
     accumulate(state, t, j, p);
   }

@@ -73,7 +73,7 @@ struct Problem {
   bool packed_queries() const { return cu_seqlens_q.present(); }
   bool packed_keys() const { return cu_seqlens_k.present(); }
   bool paged() const { return block_table.present(); }
-  std::int64_t group() const { return heads / kv_heads; }
+  std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
   std::int64_t kv_head(std::int64_t h) const { return h / group(); }
 
   // The sequence b; lengths are clamped to what exists, so memory is never harmed.

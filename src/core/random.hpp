@@ -1,4 +1,4 @@
-// Test data that depends on (seed, tensor, element) alone, so that a command line can repeat a case.
+// Test data that depends on (seed, tensor, element) alone, so that a command line repeats a case.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -15,8 +15,8 @@ struct RandomBits {
 };
 
 constexpr RandomBits random_bits(std::uint64_t seed, std::uint32_t tensor, std::uint64_t element) {
-  const auto w = philox({std::uint32_t(element), std::uint32_t(element >> 32), tensor, 0},
-                        philox_key(seed));
+  const auto w =
+      philox({std::uint32_t(element), std::uint32_t(element >> 32), tensor, 0}, philox_key(seed));
   return {w[0] | std::uint64_t{w[1]} << 32, w[2] | std::uint64_t{w[3]} << 32};
 }
 

@@ -9,7 +9,8 @@
 namespace tessera::core::reference {
 
 // Computes out and lse (where present) of the whole problem; returns the largest |score| over
-// visible pairs, the bias included, or 0 if there are none.
+// visible pairs, the bias included, or 0 if there are none. Scores that are not finite, or whose
+// weight is below 2^-24 of the largest of their row, do not count.
 double forward(const Problem& p);
 
 // One row: query i of head h of sequence b. out has value_dim elements. Returns lse.
@@ -19,8 +20,8 @@ double forward_row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_
 
 // What the backward pass reads and writes. Absent tensors are not wanted (d_lse: zero).
 struct Gradients {
-  Tensor d_out;  // [B, Lq, H, Dv]
-  Tensor d_lse;  // [B, H, Lq]
+  Tensor d_out;       // [B, Lq, H, Dv]
+  Tensor d_lse;       // [B, H, Lq]
   Tensor dq, dk, dv;  // the shapes of q, k, v
   Tensor d_bias;      // the shape of the bias as given: sums over dimensions of size 1
   Tensor d_sink;      // [H]

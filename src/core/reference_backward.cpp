@@ -57,8 +57,16 @@ class Sum {
 class Backward {
  public:
   Backward(const Problem& p, const Gradients& g)
-      : p_(p), g_(g), dq_(g.dq), dk_(g.dk), dv_(g.dv), d_bias_(g.d_bias), d_sink_(g.d_sink),
-        out_(std::size_t(p.value_dim)), d_out_(out_.size()), value_(out_.size()) {}
+      : p_(p),
+        g_(g),
+        dq_(g.dq),
+        dk_(g.dk),
+        dv_(g.dv),
+        d_bias_(g.d_bias),
+        d_sink_(g.d_sink),
+        out_(std::size_t(p.value_dim)),
+        d_out_(out_.size()),
+        value_(out_.size()) {}
 
   void add_row(Head& head, std::int64_t b, std::int64_t h, std::int64_t i) {
     State row = head.attend(i, [](double) {});

@@ -30,8 +30,13 @@ inline double dot(std::span<const double> x, std::span<const double> y) {
 class Head {
  public:
   Head(const Problem& p, std::int64_t b, std::int64_t h)
-      : p_(p), b_(b), h_(h), sequence_(p.sequence(b)), query_(std::size_t(p.dim)),
-        key_(std::size_t(p.dim)), value_(std::size_t(p.value_dim)) {}
+      : p_(p),
+        b_(b),
+        h_(h),
+        sequence_(p.sequence(b)),
+        query_(std::size_t(p.dim)),
+        key_(std::size_t(p.dim)),
+        value_(std::size_t(p.value_dim)) {}
 
   std::int64_t queries() const { return sequence_.queries; }
 

@@ -25,6 +25,7 @@ struct Strip {
   float* q;                   // [dim][kStrip]               Q^T, in units of log2
   float* o;                   // [panels][kStrip][kPanel]
   float* s;                   // [kBlock + kKeyTile][kStrip] S^T, then P^T
+  bool plain;                 // a block was scored of which nothing but the band hides a key
   HWY_ALIGN float m[kStrip], l[kStrip], alpha[kStrip];
 
   float& output(std::int64_t r, std::int64_t column) const {
@@ -37,6 +38,7 @@ HWY_INLINE void aim(Strip& t, const Head& head, Range rows) {
   t.rows = rows;
   t.visible = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
   t.full = head.sequence.band.seen_by_all(rows);
+  t.plain = false;
 }
 
 // The state before any key. A sink is a key with the value 0: m is its logit, l is 1.
@@ -71,7 +73,10 @@ HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const 
     const float* rows[kKeyTile];
     for (int j = 0; j < kKeyTile; ++j) rows[j] = kv.key(index(j));
     V s[kKeyTile][2];
-    multiply_transposed<kHalves>(s, rows, t.q, p.dim);
+    if (p.dim <= kLongDim)
+      multiply_transposed<kHalves>(s, rows, t.q, p.dim);
+    else
+      multiply_long<kHalves>(s, rows, t.q, p.dim);
     if (!t.full.contains(Range{key, key + kKeyTile} & block))
       for (int j = 0; j < kKeyTile; ++j) {
         const std::int64_t diagonal = index(j) - band.offset - t.rows.begin;
@@ -172,6 +177,15 @@ HWY_INLINE void store_lse(const Strip& t, const Problem& p, const Head& head, st
   p.lse.store({head.sequence.q_batch, head.h, head.sequence.q_begin + t.rows.begin + r, 0}, lse);
 }
 
+// Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others to
+// be told from it, or they overflowed to -inf where the row sees a key.
+HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
+  constexpr float kFar = 0x1p120f;
+  if (t.m[r] != -kInfinity) return !(std::abs(t.m[r]) < kFar);
+  const std::int64_t row = t.rows.begin + r;
+  return t.plain && !(head.sequence.band.seen_by_any({row, row + 1}) & t.visible).empty();
+}
+
 // The careful path. A weight of 0 does not hide a NaN or an infinity in V, and float32 may overflow
 // where the definition does not: a row that came out so is computed by the definition.
 HWY_NOINLINE void define_row(const Problem& p, const Head& head, std::int64_t i, double* row) {
@@ -187,7 +201,8 @@ HWY_INLINE void finish(const Strip& t, const Problem& p, const Head& head, float
   for (std::int64_t r = 0; r < t.rows.size(); ++r) {
     const bool finite = store_row(t, p, head, r, row);
     if (p.lse.present()) store_lse(t, p, head, r);
-    if (!finite) define_row(p, head, t.rows.begin + r, reinterpret_cast<double*>(row));
+    if (!finite || is_lost(t, head, r))
+      define_row(p, head, t.rows.begin + r, reinterpret_cast<double*>(row));
   }
 }
 
@@ -215,7 +230,7 @@ struct Scratch {
     return (p.dim + padded(p.value_dim)) * kStrip;
   }
   static std::int64_t row_floats(const Problem& p) {  // kTogether of float, or one of double
-    return divide_up(4 * std::max(p.dim, padded(p.value_dim)), kStrip) * kStrip;
+    return divide_up(std::max(kTogether * p.dim, 2 * padded(p.value_dim)), kStrip) * kStrip;
   }
 };
 
@@ -229,13 +244,14 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
   V top[2];
   score<kHalves>(t, p, band, kv, top);
   if (!w.modifiers.needed(seen)) {
+    t.plain = true;
     absorb<kHalves>(t, block.size(), top);
     return accumulate_keys(t, p, band, kv, block);
   }
   w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
   find_top<kHalves>(t.s, block.size(), top);
   Runs runs;
-  find_runs<kHalves>(t.s, block, runs);
+  find_runs<kHalves>(t.s, t.rows.size(), block, runs);
   absorb<kHalves>(t, block.size(), top);
   if (runs.size == 1) return accumulate_keys(t, p, band, kv, runs.run[0]);
   if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);

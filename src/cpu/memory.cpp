@@ -41,12 +41,15 @@ void Workspaces::give_back(Block block) noexcept {
 
 Workspaces::Block Workspaces::allocate(std::uint64_t bytes) const {
   const std::uint64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = allocator_.allocate != nullptr
-                     ? allocator_.allocate(allocator_.user, whole, kAlignment)
-                     : ::operator new(whole, std::align_val_t(kAlignment), std::nothrow);
+  void* memory = nullptr;
+  const bool fits = whole >= bytes;  // else the sum wrapped around
+  if (fits && allocator_.allocate != nullptr)
+    memory = allocator_.allocate(allocator_.user, whole, kAlignment);
+  else if (fits)
+    memory = ::operator new(whole, std::align_val_t(kAlignment), std::nothrow);
   if (memory == nullptr)
     core::fail(core::Status::kOutOfMemory,
-               "the call needs a workspace of " + std::to_string(whole) +
+               "the call needs a workspace of " + std::to_string(bytes) +
                    " bytes, which could not be allocated; free memory, or use fewer threads");
   return {static_cast<std::byte*>(memory), whole};
 }

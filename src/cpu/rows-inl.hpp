@@ -91,8 +91,8 @@ HWY_INLINE void store(const Tensor& t, void* at, const float* from, std::int64_t
   with_type(t.dtype, at, [&](auto* to) { store_row(to, t.stride[3], from, n); });
 }
 
-// How many rows are transposed at once.
-constexpr int kTogether = N >= 4 ? 4 : 1;
+constexpr int kTogether = int(kTiles.together);
+static_assert(kTogether == 4 || N == 1);
 
 // to[i * kStrip + r] = rows[r * stride + i] for kTogether rows of n elements.
 HWY_INLINE void transpose_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT rows,

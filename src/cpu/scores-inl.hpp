@@ -17,6 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
 constexpr float kLog2E = 1.44269504f;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // One (sequence, head) of the problem.
 struct Head {
@@ -98,7 +99,7 @@ class Modifiers {
         V x = hn::Load(d, s + half * N);
         if (cap_ != 0) x = hn::Mul(hn::Set(d, cap_), tanh(hn::Mul(x, hn::Set(d, 1 / cap_))));
         if (sloped) x = hn::NegMulAdd(hn::Set(d, slope), distance(half, diagonal), x);
-        if (biased) x = add_bias(x, hn::Load(d, bias + half * N));
+        x = biased ? add_bias(x, hn::Load(d, bias + half * N)) : keep_visible(x);
         hn::Store(hide_unless(lanes_within(half, low, high), x), d, s + half * N);
       }
     }
@@ -113,8 +114,16 @@ class Modifiers {
     return hn::Abs(hn::Sub(hn::Iota(d, float(half * N)), hn::Set(d, float(diagonal))));
   }
 
+  // A finite score stays finite, hence visible, where the unit of log2 or a sum would overflow; the
+  // row is computed with care if such scores are its largest. A NaN passes the comparison.
+  static V keep_visible(V x) {
+    const V low = hn::Set(d, kLowest);
+    return hn::IfThenElse(hn::Lt(x, low), low, x);
+  }
+
   static V add_bias(V x, V bias) {
-    return hide_unless(hn::Ne(bias, hn::Set(d, -kInfinity)), hn::Add(x, bias));
+    return hide_unless(hn::Not(hn::Eq(bias, hn::Set(d, -kInfinity))),
+                       keep_visible(hn::Add(x, bias)));
   }
 
   // The bias of the block, keys by queries, with -inf for what the mask hides: a hidden pair has
@@ -141,7 +150,8 @@ class Modifiers {
         prefetch(p_.bias.at(head.b, head.h, i, keys.begin + kBlock),
                  kBlock * core::size_of(p_.bias.dtype));
       load(row, p_.bias, p_.bias.at(head.b, head.h, i, keys.begin), keys.size());
-      for (std::int64_t j = 0; j < keys.size(); ++j) row[j] *= kLog2E;
+      for (std::int64_t j = 0; j < keys.size(); ++j)
+        row[j] = row[j] == -kInfinity ? row[j] : std::max(row[j] * kLog2E, kLowest);
     }
     if (!masked) return;
     const std::uint8_t* mask = mask_at(head, i, keys.begin);
@@ -159,20 +169,23 @@ class Modifiers {
   float* rows_;
 };
 
-// The keys of a block that some lane of s still sees, as runs. A key that no row of the strip sees
+// The keys of a block that some row still sees, as runs. A key that no row of the strip sees
 // is never multiplied, so whatever its value holds has no effect.
 struct Runs {
   Range run[kBlock / 2 + 1];
   int size = 0;
 };
 
-template <int kHalves> HWY_INLINE void find_runs(const float* s, Range keys, Runs& runs) {
+template <int kHalves>
+HWY_INLINE void find_runs(const float* s, std::int64_t rows, Range keys, Runs& runs) {
   runs.size = 0;
   bool open = false;
   for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip) {
     bool live = false;
-    for (int half = 0; half < kHalves; ++half)
-      live |= !hn::AllTrue(d, hn::Eq(hn::Load(d, s + half * N), hn::Set(d, -kInfinity)));
+    for (int half = 0; half < kHalves; ++half) {
+      const auto hidden = hn::Eq(hn::Load(d, s + half * N), hn::Set(d, -kInfinity));
+      live |= !hn::AllFalse(d, hn::AndNot(hidden, lanes_within(half, 0, float(rows - 1))));
+    }
     if (live && !open) runs.run[runs.size++].begin = j;
     if (live) runs.run[runs.size - 1].end = j + 1;
     open = live;

@@ -62,7 +62,8 @@ struct Scores {
   void end(const Problem&, Scratch&, const StoredStrip&) {}
 };
 
-// The usual two passes: the maximum of the whole row, then its exponentials and their sum.
+// The usual two passes: the maximum of the whole row, then its exponentials and their sum. A key that
+// no row of the strip sees keeps its scores of -inf, by which the last phase knows it.
 struct Softmax {
   V top[2];
 
@@ -78,8 +79,14 @@ struct Softmax {
     begin(t, p, stored.head, w.row);
     const Range all = stored.head.sequence.keys;
     for (std::int64_t key = all.begin / kBlock * kBlock; key < all.end; key += kBlock) {
-      t.s = stored.s + key * kStrip;
-      absorb<2>(t, (Range{key, key + kBlock} & all).size(), top);
+      const Range block = Range{key, key + kBlock} & all;
+      float* const scores = stored.s + key * kStrip;
+      Runs runs;
+      find_runs<2>(scores, t.rows.size(), block, runs);
+      for (int i = 0; i < runs.size; ++i) {
+        t.s = scores + (runs.run[i].begin - block.begin) * kStrip;
+        absorb<2>(t, runs.run[i].size(), top);
+      }
     }
     std::copy_n(t.m, kStrip, stored.state);
     std::copy_n(t.l, kStrip, stored.state + kStrip);
@@ -92,11 +99,15 @@ struct Values {
     const Sequence& s = stored.head.sequence;
     if (keys.begin == s.keys.begin) std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
     std::fill_n(t.alpha, kStrip, 1.f);
-    accumulate_keys(t, p, {}, w.packer(p, s, stored.head.kv_head, keys), keys);
+    Runs runs;
+    find_runs<2>(t.s, t.rows.size(), keys, runs);
+    const KeyBlock kv = w.packer(p, s, stored.head.kv_head, keys);
+    for (int i = 0; i < runs.size; ++i) accumulate_keys(t, p, {}, kv, runs.run[i]);
   }
   void end(const Problem& p, Scratch& w, const StoredStrip& stored) {
     Strip& t = w.strips[0];
     if (stored.head.sequence.keys.empty()) std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
+    t.plain = true;
     std::copy_n(stored.state, kStrip, t.m);
     std::copy_n(stored.state + kStrip, kStrip, t.l);
     finish(t, p, stored.head, w.row);

@@ -47,10 +47,11 @@ HWY_INLINE V exp2(V x) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   const V whole{_mm512_roundscale_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 #else
-  // At -127 the sum of exponents below is 0 and the result +0. A NaN passes the comparison.
+  // At -127 the factor below is +0. A NaN passes the comparison.
   const V low = hn::Set(d, -127.f);
   x = hn::IfThenElse(hn::Lt(x, low), low, x);
-  const V magic = hn::Set(d, 12582912.f);  // 1.5 * 2^23: the sum has no room for a fraction
+  // 1.5 * 2^23 + 127: the sum has no room for a fraction, and ends in the exponent bits of 2^whole.
+  const V magic = hn::Set(d, 12583039.f);
   const V shifted = hn::Add(x, magic), whole = hn::Sub(shifted, magic);
 #endif
   const V f = hn::Sub(x, whole);
@@ -61,9 +62,8 @@ HWY_INLINE V exp2(V x) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return V{_mm512_scalef_ps(p.raw, whole.raw)};  // SDM, VSCALEFPS: 0 for whole = -inf, whatever p
 #else
-  const hn::RebindToSigned<D> di;
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+  const hn::RebindToUnsigned<D> bits;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, shifted))));
 #endif
 }
 
@@ -99,6 +99,28 @@ HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const float* const (&k)
   }
   for (int j = 0; j < kKeyTile; ++j)
     for (int half = 0; half < kHalves; ++half) s[j][half] = sum[j][half];
+}
+
+// The same for long rows, in parts that are summed apart: the error of one long sum grows with it.
+// Calls of its own keep the sums of a part in registers.
+constexpr std::int64_t kLongDim = 128;
+template <int kHalves>
+HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+                                const float* HWY_RESTRICT q, std::int64_t dim) {
+  multiply_transposed<kHalves>(s, k, q, dim);
+}
+template <int kHalves>
+HWY_NOINLINE void multiply_long(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+                                const float* HWY_RESTRICT q, std::int64_t dim) {
+  multiply_part<kHalves>(s, k, q, kLongDim);
+  for (std::int64_t i = kLongDim; i < dim; i += kLongDim) {
+    const float* rows[kKeyTile];
+    for (int j = 0; j < kKeyTile; ++j) rows[j] = k[j] + i;
+    V part[kKeyTile][2];
+    multiply_part<kHalves>(part, rows, q + i * kStrip, dim - i < kLongDim ? dim - i : kLongDim);
+    for (int j = 0; j < kKeyTile; ++j)
+      for (int half = 0; half < kHalves; ++half) s[j][half] = hn::Add(s[j][half], part[j][half]);
+  }
 }
 
 // The lanes of a half strip that a key lies within [low, high] of, in units of lanes.

@@ -13,12 +13,17 @@ namespace tessera::plan {
 // between two updates of the maximum, and the strips of a task share it while it is near.
 struct Tiles {
   std::int64_t strip, panel, key_tile, block;
+  std::int64_t together;  // rows that are transposed at once
 };
 
 // Evidence: on Zen 4 blocks of 64, 96 and 128 keys, 1 to 3 strips a task and key tiles of 6, 8 and
 // 12 are within noise of each other; 96 keys x 32 queries of S stay in an L1 cache of 32 KiB.
 constexpr Tiles tiles_for(std::int64_t lanes) {
-  return {.strip = 2 * lanes, .panel = 2 * lanes, .key_tile = lanes == 16 ? 8 : 6, .block = 96};
+  return {.strip = 2 * lanes,
+          .panel = 2 * lanes,
+          .key_tile = lanes == 16 ? 8 : 6,
+          .block = 96,
+          .together = lanes >= 4 ? 4 : 1};
 }
 
 // At most so many strips a task.

@@ -65,9 +65,9 @@ std::int64_t scratch_bytes(const Plan& plan, const Problem& p, const Tiles& tile
   const std::int64_t value_dim = round_up(p.value_dim, tiles.panel);
   const std::int64_t strips = plan.task_queries * (p.dim + value_dim);
   const std::int64_t scores = (tiles.block + tiles.key_tile) * tiles.strip;
-  const std::int64_t row = round_up(4 * std::max(p.dim, value_dim), tiles.strip);
+  const std::int64_t row = round_up(std::max(tiles.together * p.dim, 2 * value_dim), tiles.strip);
   const bool biased = p.mask.present() || p.bias.present();
-  const std::int64_t bias = biased ? tiles.block * (tiles.strip + 4) : 0;
+  const std::int64_t bias = biased ? tiles.block * (tiles.strip + tiles.together) : 0;
   std::int64_t packed = 0;
   if (plan.packing != Packing::kNone) {
     const std::int64_t slots = plan.packing == Packing::kHead ? divide_up(p.keys, tiles.block) : 1;
@@ -80,6 +80,8 @@ std::int64_t scratch_bytes(const Plan& plan, const Problem& p, const Tiles& tile
 std::int64_t stored_bytes(const Problem& p, const Tiles& tiles) {
   const std::int64_t strips = p.batch * p.heads * divide_up(p.queries, tiles.strip);
   const std::int64_t keys = round_up(p.keys, tiles.block) + tiles.key_tile + 2;
+  const double bytes = double(strips) * double(keys) * double(tiles.strip * kFloat);
+  if (bytes > 0x1p62) return std::int64_t{7} << 60;  // which nobody can allocate
   return round_up(strips * keys * tiles.strip * kFloat, 64);
 }
 

@@ -1,0 +1,19 @@
+#include "api/convert.hpp"
+
+#include "api/convert_parts.hpp"
+
+namespace tessera::api {
+
+Call convert(const tessera_attention_desc& desc, Purpose purpose) {
+  Call call;
+  convert_options(desc, call);
+  convert_tensors(desc, purpose, call.problem);
+  convert_shapes(desc, call.problem);
+  check_lengths(call.problem);
+  check_broadcasts(desc, call.problem);
+  check_alignment(desc, call.problem);
+  check_outputs(desc, call);
+  return call;
+}
+
+}  // namespace tessera::api

@@ -1,0 +1,29 @@
+// The description of a call, checked and resolved. Every refusal is a row of sentences.hpp, and
+// nothing that the call describes is written here.
+#pragma once
+#include <cstdint>
+
+#include "core/problem.hpp"
+#include "plan/plan.hpp"
+#include "tessera/tessera.h"
+
+namespace tessera::api {
+
+// Memory and orders that belong to a call but not to the problem.
+struct Call {
+  core::Problem problem;
+  plan::Backend backend = plan::Backend::kAuto;
+  void* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+  double* score_max = nullptr;
+};
+
+// To describe a plan, q, k, v and out need no data.
+enum class Purpose { kRun, kDescribe };
+
+// The alignment that a workspace must have.
+inline constexpr std::int64_t kWorkspaceAlignment = 64;
+
+Call convert(const tessera_attention_desc& desc, Purpose purpose);
+
+}  // namespace tessera::api
