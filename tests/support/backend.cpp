@@ -1,0 +1,135 @@
+#include "support/backend.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace tessera::test {
+
+namespace {
+
+constexpr std::string_view kTiled = "cpu/", kStandard = "standard/";
+
+using Owned = std::unique_ptr<tessera_context, decltype(&tessera_context_destroy)>;
+
+Owned make_context(const tessera_context_config& config) {
+  tessera_error error = tessera_error_default();
+  tessera_context* context = nullptr;
+  const tessera_status status = tessera_context_create(&config, &context, &error);
+  EXPECT_EQ(status, TESSERA_OK) << error.message;
+  return {context, &tessera_context_destroy};
+}
+
+std::string describe_context(tessera_context* context) {
+  std::uint64_t needed = 0;
+  tessera_context_describe(context, nullptr, 0, &needed, nullptr);
+  std::string text(needed, '\0');
+  tessera_context_describe(context, text.data(), needed, nullptr, nullptr);
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  return text;
+}
+
+std::vector<std::string> find_backends() {
+  std::vector<std::string> names{"reference"};
+  const tessera_context_config config = tessera_context_config_default();
+  const Owned context = make_context(config);
+  const auto json = nlohmann::json::parse(describe_context(context.get()));
+  std::vector<std::string> targets;
+  for (const auto& target : json.at("targets"))
+    if (target.at("present").get<bool>()) targets.push_back(target.at("name").get<std::string>());
+  for (const std::string& target : targets) names.push_back(std::string(kTiled) + target);
+  names.push_back(std::string(kStandard) + targets.front());
+  return names;
+}
+
+// "avx2" of "cpu/avx2"; empty for the reference.
+std::string target_of(const std::string& name) {
+  const std::size_t slash = name.find('/');
+  return slash == name.npos ? "" : name.substr(slash + 1);
+}
+
+struct Words {
+  tessera_backend number;
+  std::string_view word;  // of --backend
+};
+
+Words words_of(const std::string& name) {
+  if (name.starts_with(kTiled)) return {TESSERA_BACKEND_CPU, "cpu"};
+  if (name.starts_with(kStandard)) return {TESSERA_BACKEND_STANDARD, "standard"};
+  return {TESSERA_BACKEND_REFERENCE, "reference"};
+}
+
+}  // namespace
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = find_backends();
+  return names;
+}
+
+tessera_context_config config_of(const std::string& name, int threads) {
+  static std::map<std::string, std::string> targets;  // keeps the text that the config points at
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const std::string& target = targets.try_emplace(name, target_of(name)).first->second;
+  tessera_context_config config = tessera_context_config_default();
+  config.threads = threads;
+  config.cpu_target = target.empty() ? nullptr : target.c_str();
+  return config;
+}
+
+Backend backend(const std::string& name, int threads) {
+  static std::map<std::pair<std::string, int>, Owned> contexts;
+  static std::mutex mutex;
+  const tessera_context_config config = config_of(name, threads);
+  const std::lock_guard lock(mutex);
+  const std::pair key{name, threads};
+  auto found = contexts.find(key);
+  if (found == contexts.end()) found = contexts.emplace(key, make_context(config)).first;
+  return {name, threads, found->second.get()};
+}
+
+std::string Backend::environment() const {
+  return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
+}
+
+std::string Backend::command(const Case& c) const {
+  std::string options = fmt::format(" --backend {}", words_of(name).word);
+  if (!is_reference()) options += fmt::format(" --threads {}", threads);
+  return command_line(c, environment(), options);
+}
+
+void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
+  tessera_error error = tessera_error_default();
+  desc.backend = words_of(on.name).number;
+  if (on.is_reference()) desc.score_max = &outputs.score_max;
+  outputs.out.poison();
+  outputs.lse.poison();
+  outputs.status = tessera_attention(on.context, &desc, &error);
+  outputs.message = error.message;
+}
+
+Outputs run(const Backend& on, const Inputs& inputs) {
+  Outputs outputs(inputs.of);
+  run(on, describe(inputs, outputs), outputs);
+  EXPECT_EQ(outputs.status, TESSERA_OK) << outputs.message << "\n  " << on.command(inputs.of);
+  EXPECT_TRUE(outputs.out.surroundings_intact()) << "wrote beside out\n  " << on.command(inputs.of);
+  EXPECT_TRUE(!outputs.lse.present() || outputs.lse.surroundings_intact())
+      << "wrote beside lse\n  " << on.command(inputs.of);
+  return outputs;
+}
+
+Outputs define(const Inputs& inputs) {
+  Inputs wide = inputs.in(DType::kFloat64);
+  wide.of.lse = true;
+  wide.of.out_layout = Layout::kDense;
+  return run(reference(), wide);
+}
+
+Context::Context(const tessera_context_config& config) : context_(make_context(config).release()) {}
+
+}  // namespace tessera::test

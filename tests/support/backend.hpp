@@ -1,0 +1,61 @@
+// Everything that can compute a call here, each through the C interface.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "support/inputs.hpp"
+#include "tessera/tessera.h"
+
+namespace tessera::test {
+
+inline constexpr int kThreadCounts[] = {1, 2, 5};
+
+// "reference"; "cpu/<target>" for each target that this processor has, the best first; and
+// "standard/<target>" for the best.
+const std::vector<std::string>& backend_names();
+
+struct Backend {
+  std::string name;
+  int threads = 1;
+  tessera_context* context = nullptr;  // kept until the program ends
+
+  bool is_reference() const { return name == "reference"; }
+  // What stands before the command that runs this one.
+  std::string environment() const;
+  // The command line of a case on this backend.
+  std::string command(const Case& c) const;
+};
+
+// Makes the context on first use.
+Backend backend(const std::string& name, int threads = 1);
+
+// The definition, rounded once to the dtype of the case.
+inline Backend reference() { return backend("reference"); }
+
+// Runs the call into outputs that held poison. A refusal is in status and message.
+Outputs run(const Backend& on, const Inputs& inputs);
+
+// The same for a descriptor that was changed by hand; `outputs` are what it points at.
+void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs);
+
+// The definition in float64 on the very numbers of `inputs`.
+Outputs define(const Inputs& inputs);
+
+// A context of one's own; ends with the test.
+class Context {
+ public:
+  explicit Context(const tessera_context_config& config);
+  ~Context() { tessera_context_destroy(context_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Backend as(const std::string& name) const { return {name, 1, context_}; }
+
+ private:
+  tessera_context* context_ = nullptr;
+};
+
+// The configuration of backend(name, threads).
+tessera_context_config config_of(const std::string& name, int threads);
+
+}  // namespace tessera::test

@@ -1,0 +1,164 @@
+#include "support/random_case.hpp"
+
+#include <algorithm>
+
+namespace tessera::test {
+
+namespace {
+
+// Where tiles begin: strips of 2 * lanes queries for 1, 4, 8 and 16 lanes and tasks of two, blocks
+// of 96 keys, panels of 2 * lanes values.
+constexpr std::int64_t kQueryEdges[] = {2, 4, 8, 16, 32, 64, 128};
+constexpr std::int64_t kKeyEdges[] = {4, 16, 96, 192, 288};
+constexpr std::int64_t kDimEdges[] = {2, 8, 16, 32, 64, 96, 128};
+constexpr std::int64_t kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 31, 37, 61, 97, 131};
+
+template <class Edges> std::int64_t any_size(Dice& dice, const Edges& edges) {
+  switch (dice.below(8)) {
+    case 0: return 1;
+    case 1:
+    case 2: return dice.pick(kPrimes);
+    default: return std::max<std::int64_t>(1, dice.pick(edges) + dice.between(-1, 1));
+  }
+}
+
+std::int64_t work_of(const Case& c) {
+  return c.batch * c.heads * c.queries * c.keys * (c.dim + c.value_dim);
+}
+
+// Halves the largest size until the case is small enough.
+void shrink(Case& c, std::int64_t work) {
+  while (work_of(c) > work) {
+    std::int64_t* sizes[] = {&c.batch, &c.queries, &c.keys, &c.dim, &c.value_dim};
+    std::int64_t& largest = **std::max_element(std::begin(sizes), std::end(sizes),
+                                               [](auto* a, auto* b) { return *a < *b; });
+    if (largest <= 2) return;
+    largest = largest / 2 + largest % 2;
+  }
+}
+
+void set_sizes(Case& c, Dice& dice) {
+  c.batch = dice.pick({1, 1, 2, 3});
+  c.kv_heads = dice.pick({1, 1, 2, 3});
+  c.heads = c.kv_heads * dice.pick({1, 1, 2, 4});
+  c.queries = any_size(dice, kQueryEdges);
+  c.keys = any_size(dice, kKeyEdges);
+  c.dim = any_size(dice, kDimEdges);
+  c.value_dim = dice.one_in(2) ? c.dim : any_size(dice, kDimEdges);
+}
+
+// Doubles the shorter sequence, or the batch, until there is work enough.
+void grow(Case& c, std::int64_t work) {
+  while (work_of(c) < work) {
+    std::int64_t& size = c.queries < c.keys ? c.queries : c.batch < 4 ? c.batch : c.keys;
+    size = 2 * size + 1;
+  }
+}
+
+void fit(Case& c, Dice& dice, const Limits& limits) {
+  grow(c, limits.least_work);
+  shrink(c, limits.work);
+  if (!limits.sizes_of_zero || !dice.one_in(25)) return;
+  std::int64_t* sizes[] = {&c.batch, &c.queries, &c.keys, &c.heads};
+  *dice.pick(sizes) = 0;
+  if (c.heads == 0) c.kv_heads = 0;
+}
+
+void set_layouts(Case& c, Dice& dice) {
+  if (dice.one_in(3)) return;
+  c.q_layout = dice.pick(kLayouts);
+  c.k_layout = dice.pick(kLayouts);
+  c.v_layout = dice.pick(kLayouts);
+  do c.out_layout = dice.pick(kLayouts);
+  while (c.out_layout == Layout::kSharedByHeads);
+}
+
+std::int64_t any_side(Dice& dice, std::int64_t keys) {
+  switch (dice.below(4)) {
+    case 0: return TESSERA_UNBOUNDED;
+    case 1: return 0;
+    case 2: return dice.between(0, 8);
+    default: return dice.between(0, keys + 2);
+  }
+}
+
+void set_offset(Case& c, Dice& dice) {
+  const std::int64_t reach = c.queries + c.keys + 2;
+  c.align = dice.pick({TESSERA_ALIGN_TOP_LEFT, TESSERA_ALIGN_BOTTOM_RIGHT, TESSERA_ALIGN_OFFSET,
+                       TESSERA_ALIGN_OFFSETS});
+  if (c.align == TESSERA_ALIGN_OFFSETS && c.batch == 0) c.align = TESSERA_ALIGN_TOP_LEFT;
+  if (c.align == TESSERA_ALIGN_OFFSET) c.offset = dice.between(-reach, reach);
+  if (c.align == TESSERA_ALIGN_OFFSETS)
+    for (std::int64_t b = 0; b < c.batch; ++b) c.offsets.push_back(dice.between(-reach, reach));
+}
+
+void set_band(Case& c, Dice& dice) {
+  if (dice.one_in(3)) return;
+  c.left = any_side(dice, c.keys);
+  c.right = any_side(dice, c.keys);
+  set_offset(c, dice);
+}
+
+Spans any_spans(Dice& dice) {
+  Spans s;
+  for (bool& distinguished : s.of) distinguished = !dice.one_in(3);
+  s.by_stride = dice.one_in(2);
+  return s;
+}
+
+void set_masks(Case& c, Dice& dice) {
+  if (dice.one_in(3)) {
+    c.mask = dice.pick({MaskKind::kRandom, MaskKind::kCausal, MaskKind::kPadding, MaskKind::kBlocks,
+                        MaskKind::kSparse});
+    c.mask_spans = any_spans(dice);
+  }
+  if (dice.one_in(3)) {
+    c.bias = dice.pick({BiasKind::kNormal, BiasKind::kHoles, BiasKind::kLowest});
+    c.bias_spans = any_spans(dice);
+    c.bias_dtype = dice.pick({DType::kFloat32, DType::kFloat16, DType::kBfloat16});
+  }
+}
+
+void set_lengths(Case& c, Dice& dice) {
+  const bool lengths = dice.one_in(3), starts = dice.one_in(4);
+  c.length_dtype = dice.pick({DType::kInt32, DType::kInt64});
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    if (lengths) c.kv_lengths.push_back(dice.between(0, c.keys));
+    const std::int64_t end = c.end_of_keys(b);
+    if (starts) c.kv_starts.push_back(dice.between(0, end));
+  }
+}
+
+void set_scores(Case& c, Dice& dice) {
+  if (dice.one_in(4)) c.scale = dice.pick({0.f, 1.f, 0.5f, 0.04f});
+  if (dice.one_in(4)) c.softcap = dice.pick({0.5f, 15.f, 50.f});
+  c.alibi = dice.one_in(4);
+  c.alibi_by_batch = c.alibi && dice.one_in(2);
+  // The distance of ALiBi needs the diagonal as a band does.
+  if (c.alibi && c.align == TESSERA_ALIGN_UNSET) set_offset(c, dice);
+  c.sink = dice.one_in(4);
+  c.lse = !dice.one_in(5);
+}
+
+}  // namespace
+
+Case random_plain_case(Dice& dice, const Limits& limits) {
+  Case c;
+  c.dtype = dice.pick({DType::kFloat32, DType::kFloat16, DType::kBfloat16});
+  c.seed = std::uint64_t(dice.below(1'000'000));
+  set_sizes(c, dice);
+  fit(c, dice, limits);
+  return c;
+}
+
+Case random_case(Dice& dice, const Limits& limits) {
+  Case c = random_plain_case(dice, limits);
+  set_layouts(c, dice);
+  set_band(c, dice);
+  set_masks(c, dice);
+  set_lengths(c, dice);
+  set_scores(c, dice);
+  return c;
+}
+
+}  // namespace tessera::test

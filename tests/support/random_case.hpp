@@ -1,0 +1,25 @@
+// Any case that the dense forward pass accepts: sizes with 0, 1, primes and tile edges +-1, every
+// option with every other.
+#pragma once
+#include <cstdint>
+
+#include "support/case.hpp"
+#include "support/seed.hpp"
+
+namespace tessera::test {
+
+struct Limits {
+  std::int64_t work = 1'500'000;  // multiply-adds of Q K^T and P V, at most
+  std::int64_t least_work = 0;
+  bool sizes_of_zero = true;
+};
+
+Case random_case(Dice& dice, const Limits& limits = {});
+
+// Enough work for five threads: the planner gives each at least 4 MFLOP.
+inline constexpr Limits kForThreads{.work = 14'000'000, .least_work = 9'000'000};
+
+// Sizes and dtype alone: dense, no option.
+Case random_plain_case(Dice& dice, const Limits& limits = {});
+
+}  // namespace tessera::test

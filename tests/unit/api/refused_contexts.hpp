@@ -1,0 +1,69 @@
+// Contexts that cannot be made, and failures while one works.
+#pragma once
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "unit/api/environment.hpp"
+#include "unit/api/refusals.hpp"
+
+namespace tessera::test {
+
+using api::Sentence;
+
+// The environment decides where the config does not.
+inline Answer create_where(const char* name, const char* value) {
+  const Variable variable(name, value);
+  tessera_error error = tessera_error_default();
+  const TemporaryContext temporary(tessera_context_config_default(), &error);
+  return {temporary.status, error.message};
+}
+
+inline void* allocate_nothing(void*, std::uint64_t, std::uint64_t) { return nullptr; }
+inline void* allocate_badly(void*, std::uint64_t, std::uint64_t) { throw std::bad_alloc(); }
+inline void* allocate_oddly(void*, std::uint64_t, std::uint64_t) {
+  throw std::runtime_error("odd");
+}
+inline void* allocate_number(void*, std::uint64_t, std::uint64_t) { throw 7; }
+inline void release_nothing(void*, void*, std::uint64_t) {}
+
+inline const Refusals kRefusedContexts = {
+    {Sentence::kThreads, "negative threads", [](Subject& s) { s.config.threads = -1; }},
+    {Sentence::kThreads, "too many threads", [](Subject& s) { s.config.threads = 1025; }},
+    {Sentence::kThreadsVariable,
+     "a word in TESSERA_THREADS",
+     {},
+     [](const Subject&) { return create_where("TESSERA_THREADS", "two"); }},
+    {Sentence::kThreadsVariable,
+     "0 in TESSERA_THREADS",
+     {},
+     [](const Subject&) { return create_where("TESSERA_THREADS", "0"); }},
+    {Sentence::kThreadsVariable,
+     "a number and more in TESSERA_THREADS",
+     {},
+     [](const Subject&) { return create_where("TESSERA_THREADS", "2 "); }},
+    {Sentence::kThreadsVariable,
+     "more digits than an int holds in TESSERA_THREADS",
+     {},
+     [](const Subject&) { return create_where("TESSERA_THREADS", std::string(600, '9').c_str()); }},
+    {Sentence::kTarget, "cpu_target", [](Subject& s) { s.config.cpu_target = "avx1024"; }},
+    {Sentence::kTarget, "an empty cpu_target", [](Subject& s) { s.config.cpu_target = ""; }},
+    {Sentence::kTarget,
+     "TESSERA_CPU",
+     {},
+     [](const Subject&) { return create_where("TESSERA_CPU", "AVX2"); }},
+    {Sentence::kAllocator, "allocate without release",
+     [](Subject& s) { s.config.allocator = {allocate_nothing, nullptr, nullptr}; }},
+    {Sentence::kAllocator, "release without allocate",
+     [](Subject& s) { s.config.allocator = {nullptr, release_nothing, nullptr}; }},
+    {Sentence::kWorkspaceMemory, "an allocator that has nothing",
+     [](Subject& s) { s.config.allocator = {allocate_nothing, release_nothing, nullptr}; }},
+    {Sentence::kNoMemory, "an allocator that throws bad_alloc",
+     [](Subject& s) { s.config.allocator = {allocate_badly, release_nothing, nullptr}; }},
+    {Sentence::kUnexpected, "an allocator that throws something else",
+     [](Subject& s) { s.config.allocator = {allocate_oddly, release_nothing, nullptr}; }},
+    {Sentence::kUnexpected, "an allocator that throws a number",
+     [](Subject& s) { s.config.allocator = {allocate_number, release_nothing, nullptr}; }},
+};
+
+}  // namespace tessera::test

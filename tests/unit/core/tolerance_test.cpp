@@ -1,0 +1,137 @@
+#include "core/tolerance.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/random.hpp"
+
+namespace tessera::core {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TEST(Tolerance, TheTableOfTheContract) {
+  EXPECT_EQ(bound(DType::kFloat32, 1, 0), 1e-6);
+  EXPECT_EQ(bound(DType::kFloat32, 1, 0, Pass::kGradients), 3e-6);
+  EXPECT_EQ(bound(DType::kFloat16, 16384, 8), 4e-4);
+  EXPECT_EQ(bound(DType::kFloat16, 16384, 8, Pass::kGradients), 8e-4);
+  EXPECT_EQ(bound(DType::kBfloat16, 0, 0), 3e-3);
+  EXPECT_EQ(bound(DType::kBfloat16, 0, 0, Pass::kGradients), 6e-3);
+}
+
+TEST(Tolerance, TheFloat32PartGrowsWithScoresAndKeysBeyondTheConditions) {
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, 80), 1e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, 8), 2e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, 80, Pass::kGradients), 6e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, 80), 4e-4 + 9e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kBfloat16, 100, 80), 3e-3 + 9e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat64, 100, 80), 1e-13);
+}
+
+// Never looser than the contract, which multiplies the whole row of the table by S / 8.
+TEST(Tolerance, IsWithinTheContract) {
+  for (const DType t : {DType::kFloat32, DType::kFloat16, DType::kBfloat16})
+    for (const double score : {0., 8., 9., 100., 1e6})
+      EXPECT_LE(bound(t, 100, score), bound(t, 100, 0) * std::max(1., score / 8) * (1 + 1e-15));
+}
+
+TEST(Tolerance, LseGrowsWithScoresUntilItIsLargeItself) {
+  EXPECT_EQ(lse_bound(100, 3), 1e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, 16), 2e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, 32), 4e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, 1e30), 4e-6);
+}
+
+TEST(Tolerance, TypesWithoutABoundAreADefect) { EXPECT_THROW(bound(DType::kInt32, 1, 0), Error); }
+
+TEST(Tolerance, RelativeErrorIsThatOfTheNorm) {
+  const std::vector<double> ref{3, 4}, x{3, 4.5};
+  EXPECT_DOUBLE_EQ(relative_error(x, ref), 0.1);
+  const Deviation d = deviation(x, ref);
+  EXPECT_EQ(d.largest, 0.5);
+  EXPECT_EQ(d.worst, 1u);
+  EXPECT_EQ(relative_error({}, {}), 0);
+}
+
+TEST(Tolerance, AnAllZeroReferenceMustBeMetExactly) {
+  const std::vector<double> zeros(3), x{0, 1e-300, 0};
+  EXPECT_EQ(relative_error(zeros, zeros), 0);
+  EXPECT_EQ(relative_error(std::vector<double>{0, 1e-30, 0}, zeros), kInf);
+  EXPECT_FALSE(within(DType::kFloat32, std::vector<double>{0, 1e-30, 0}, zeros, 1));
+  EXPECT_TRUE(within(DType::kFloat32, zeros, zeros, 0));
+}
+
+TEST(Tolerance, KindsMustAgree) {
+  const std::vector<double> ref{kNan, kInf, -kInf, 1};
+  EXPECT_EQ(relative_error(ref, ref), 0);
+  for (std::size_t n = 0; n < ref.size(); ++n)
+    for (const double other : {0., kNan, kInf, -kInf}) {
+      std::vector<double> x = ref;
+      x[n] = other;
+      const bool same = n < 3 && same_kind(other, ref[n]);
+      EXPECT_EQ(relative_error(x, ref), same ? 0 : n == 3 && other == 0 ? 1 : kInf) << n << other;
+      EXPECT_EQ(deviation(x, ref).worst, same ? 0 : n);
+    }
+}
+
+TEST(Tolerance, HalfAUnitIsHalfTheDistanceToTheNeighbour) {
+  EXPECT_EQ(half_unit(DType::kFloat16, 1), 0x1p-11);
+  EXPECT_EQ(half_unit(DType::kFloat16, -1.999), 0x1p-11);
+  EXPECT_EQ(half_unit(DType::kFloat16, 2), 0x1p-10);
+  EXPECT_EQ(half_unit(DType::kFloat16, 0), 0x1p-25);
+  EXPECT_EQ(half_unit(DType::kFloat16, 0x1p-20), 0x1p-25);
+  EXPECT_EQ(half_unit(DType::kBfloat16, 1), 0x1p-8);
+  for (const float x : {1.f, 3.f, 1e-30f, 1e-40f, 0x1p-126f, 1e38f})
+    EXPECT_EQ(half_unit(DType::kFloat32, x), (std::nextafter(x, INFINITY) - x) / 2.) << x;
+  for (const double x : {1., 3., 1e-300, 1e-310, 0x1p-1022})
+    EXPECT_EQ(half_unit(DType::kFloat64, x), (std::nextafter(x, INFINITY) - x) / 2) << x;
+}
+
+class RoundingOf : public testing::TestWithParam<DType> {};
+
+// Rounding alone always passes, even where the norm of few elements would not allow it.
+TEST_P(RoundingOf, CorrectRoundingPassesWithABoundOfNothing) {
+  for (std::uint64_t n = 0; n < 5000; ++n) {
+    const std::vector<double> ref{normal(1, 0, n) * std::exp(6 * normal(1, 1, n))};
+    const std::vector<double> x{rounded(GetParam(), ref[0])};
+    ASSERT_TRUE(within(GetParam(), x, ref, 0)) << ref[0];
+  }
+}
+
+TEST_P(RoundingOf, TwiceTheBoundFails) {
+  std::vector<double> ref, x;
+  const double limit = bound(GetParam(), 1, 0);
+  for (std::uint64_t n = 0; n < 1000; ++n) {
+    ref.push_back(normal(2, 0, n));
+    x.push_back(ref.back() * (1 + (n % 2 ? 2 : -2) * limit));
+  }
+  EXPECT_FALSE(within(GetParam(), x, ref, limit));
+  for (std::size_t n = 0; n < ref.size(); ++n) x[n] = ref[n] + (x[n] - ref[n]) * 0.49;
+  EXPECT_TRUE(within(GetParam(), x, ref, limit));
+}
+
+// One element of several that is wrong by more than rounding is seen by the norm alone.
+TEST_P(RoundingOf, AnElementThatIsNotRoundedIsMeasured) {
+  const std::vector<double> ref{1, 1};
+  std::vector<double> x{1, 1 + 1.5 * half_unit(GetParam(), 1)};
+  EXPECT_FALSE(within(GetParam(), x, ref, 0));
+  EXPECT_TRUE(within(GetParam(), x, ref, 1e-2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tolerance, RoundingOf,
+                         testing::Values(DType::kFloat16, DType::kBfloat16, DType::kFloat32),
+                         [](const auto& about) { return std::string(name_of(about.param)); });
+
+TEST(Tolerance, AReferenceThatTheTypeCannotHoldIsInfinite) {
+  const std::vector<double> ref{65520, -1e6, 1};
+  EXPECT_TRUE(within(DType::kFloat16, std::vector<double>{kInf, -kInf, 1}, ref, 0));
+  EXPECT_FALSE(within(DType::kFloat16, std::vector<double>{65504, -kInf, 1}, ref, 1));
+  EXPECT_TRUE(within(DType::kFloat16, std::vector<double>{65504}, std::vector<double>{65519}, 0));
+}
+
+}  // namespace
+}  // namespace tessera::core

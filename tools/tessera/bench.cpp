@@ -1,0 +1,228 @@
+// tessera bench: time, share of the peak and extra memory of a call, or of a sweep over lengths.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+
+#include "tools/tessera/bench_report.hpp"
+#include "tools/tessera/failure.hpp"
+#include "tools/tessera/parse.hpp"
+#include "tools/tessera/picture.hpp"
+#include "tools/tessera/terminal.hpp"
+#include "tools/tessera/verb.hpp"
+
+namespace tessera::tool {
+namespace {
+
+constexpr Shape kSweepShape{1, 0, 0, 1, 1, 64, 64};
+
+struct Sweep {
+  std::int64_t first, last;
+};
+
+struct Bench {
+  Source source;
+  AttentionOptions options;
+  std::optional<Sweep> sweep;
+  std::string picture;
+  bool against_standard = false;
+  bool json = false;
+  int samples = 15;
+};
+
+// ---- Options ----
+
+void parse_pass(const std::string& text) {
+  if (text == "forward") return;
+  if (text != "backward") refuse(fmt::format("--pass is '{}'; give forward", text));
+  throw Failure(kNotSupported, "--pass is 'backward', which this version cannot do; give forward");
+}
+
+void parse_against(const std::string& text) {
+  if (text != "standard")
+    refuse(fmt::format("--against is '{}'; give standard: the same kernels with the matrix stored",
+                       text));
+}
+
+int parse_samples(const std::string& text) {
+  const std::int64_t n = parse_integer("--samples", text);
+  if (n < 1 || n > 10000)
+    refuse(fmt::format("--samples is {}; give a number from 1 to 10000", text));
+  return int(n);
+}
+
+Sweep parse_sweep(const std::string& text) {
+  const std::size_t dots = text.find("..");
+  if (dots == text.npos)
+    refuse(fmt::format("--sweep is '{}'; give the first and the last length, such as 1024..16384",
+                       text));
+  const Sweep sweep{parse_integer("--sweep", text.substr(0, dots)),
+                    parse_integer("--sweep", text.substr(dots + 2))};
+  if (sweep.first < 1 || sweep.last < sweep.first)
+    refuse(fmt::format("--sweep is '{}'; lengths are >= 1, and the last is not below the first",
+                       text));
+  return sweep;
+}
+
+bool has_files(const Source& s) {
+  return !s.q.empty() || !s.k.empty() || !s.v.empty() || !s.input.empty();
+}
+
+void check(const Bench& bench) {
+  if (!bench.picture.empty() && !bench.sweep)
+    refuse("--picture draws a sweep; say which lengths, with --sweep 1024..16384");
+  if (bench.sweep && has_files(bench.source))
+    refuse("--sweep generates data of every length; drop the files, or the sweep");
+  if (bench.against_standard && bench.options.backend == TESSERA_BACKEND_STANDARD)
+    refuse("--against standard compares with --backend standard, which is the same; drop one");
+}
+
+// ---- Measuring ----
+
+BenchCase case_of(const Bench& bench) {
+  BenchCase one{bench.source, bench.options, {bench.options.backend}, bench.samples};
+  if (bench.against_standard) one.backends.push_back(TESSERA_BACKEND_STANDARD);
+  return one;
+}
+
+std::vector<Measurement> measure_shown(const BenchCase& one, const std::string& label,
+                                       std::optional<Peak>& peak) {
+  Progress progress(label);
+  return measure(one, peak, [&](int done, int all) { progress.update(done, all); });
+}
+
+// False if the memory of any line is not what the allocator counted.
+bool print_lines(const BenchCase& one, const std::vector<Measurement>& all, bool json) {
+  bool agrees = true;
+  for (const Measurement& m : all) {
+    BenchLine line = make_line(one, m);
+    if (all.size() > 1) line.over_standard = all.back().ms_min / m.ms_min;
+    if (json) fmt::print("{}\n", to_json(line));
+    agrees = report_memory(line) && agrees;
+    if (!json) print_bench_line(line);
+  }
+  std::fflush(stdout);
+  return agrees;
+}
+
+std::string peak_text(const Measurement& m) {
+  if (m.peak.empty()) return "none is known for this processor";
+  return fmt::format(
+      "{}, {:.1f} GFLOP/s on {} thread{}, measured around each sample; {} of {} were undisturbed",
+      m.peak, m.peak_gflops, m.threads, m.threads == 1 ? "" : "s", m.accepted, m.samples);
+}
+
+ExitCode run_one(const Bench& bench) {
+  const BenchCase one = case_of(bench);
+  std::optional<Peak> peak;
+  const std::vector<Measurement> all = measure_shown(one, "samples", peak);
+  if (!bench.json) print_bench_header();
+  const bool agrees = print_lines(one, all, bench.json);
+  if (!bench.json) fmt::print("peak: {}\n", peak_text(all[0]));
+  return agrees ? kDone : kWrong;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file)
+    refuse(fmt::format("{} could not be written; does its folder exist, and is there room?", path));
+}
+
+std::string subtitle_of(const Measurement& m) {
+  const Shape& s = m.shape;
+  return fmt::format("forward pass, {}, batch {}, {} head{}, D {}; {}, {} thread{}",
+                     core::name_of(m.dtype), s.batch, s.heads, s.heads == 1 ? "" : "s", s.dim,
+                     m.target, m.threads, m.threads == 1 ? "" : "s");
+}
+
+Picture picture_of(const std::vector<SweepRow>& rows) {
+  Picture picture{.title = "Exact attention: tiled against standard",
+                  .subtitle = subtitle_of(rows.back().tiled),
+                  .x_title = "sequence length N",
+                  .x = {},
+                  .panels = {{"Time of one call", "ms", {{"tiled", {}}}, false},
+                             {"Peak extra memory", "", {{"tiled", {}}}, true}}};
+  Panel &time = picture.panels[0], &memory = picture.panels[1];
+  if (rows.front().standard)
+    for (Panel& panel : picture.panels) panel.curves.push_back({"standard", {}});
+  for (const SweepRow& row : rows) {
+    picture.x.push_back(double(row.tiled.shape.queries));
+    time.curves[0].y.push_back(row.tiled.ms_min);
+    memory.curves[0].y.push_back(std::max(1., double(row.tiled.extra_bytes)));
+    if (!row.standard) continue;
+    time.curves[1].y.push_back(row.standard->ms_min);
+    memory.curves[1].y.push_back(std::max(1., double(row.standard->extra_bytes)));
+  }
+  return picture;
+}
+
+SweepRow row_of(const std::vector<Measurement>& all) {
+  SweepRow row{all[0], {}};
+  if (all.size() > 1) row.standard = all[1];
+  return row;
+}
+
+ExitCode run_sweep(const Bench& bench) {
+  BenchCase one = case_of(bench);
+  Shape shape = bench.source.shape.value_or(kSweepShape);
+  std::vector<SweepRow> rows;
+  std::optional<Peak> peak;
+  bool agrees = true;
+  if (!bench.json) print_sweep_header(bench.against_standard);
+  for (std::int64_t n = bench.sweep->first; n <= bench.sweep->last; n *= 2) {
+    shape.queries = shape.keys = n;
+    one.source.shape = shape;
+    const std::vector<Measurement> all =
+        measure_shown(one, fmt::format("N = {}, samples", n), peak);
+    rows.push_back(row_of(all));
+    if (bench.json) agrees = print_lines(one, all, true) && agrees;
+    if (bench.json) continue;
+    print_sweep_row(rows.back());
+    for (const Measurement& m : all) agrees = report_memory(make_line(one, m)) && agrees;
+  }
+  if (!bench.picture.empty()) write_text(bench.picture, to_svg(picture_of(rows)));
+  return agrees ? kDone : kWrong;
+}
+
+// ---- The verb ----
+
+void add_text(CLI::App& verb, const char* flag, const char* value, const char* help,
+              const std::function<void(const std::string&)>& parse) {
+  verb.add_option_function<std::string>(flag, parse, help)->type_name(value)->group("Measurement");
+}
+
+void add_measurement_options(CLI::App& verb, Bench& bench) {
+  add_text(verb, "--pass", "PASS", "forward (the default)", parse_pass);
+  add_text(verb, "--against", "WHAT", "standard: the same kernels with the N x N matrix stored",
+           [&bench](const std::string& text) {
+             parse_against(text);
+             bench.against_standard = true;
+           });
+  add_text(verb, "--samples", "N", "Samples of each, >= 1; without it 15",
+           [&bench](const std::string& text) { bench.samples = parse_samples(text); });
+  add_text(verb, "--sweep", "FIRST..LAST", "Lq = Lk = N for N doubling; without --shape B1 H1 D64",
+           [&bench](const std::string& text) { bench.sweep = parse_sweep(text); });
+  verb.add_option("--picture", bench.picture, "Draw the sweep, as SVG")
+      ->type_name("FILE")
+      ->group("Output");
+  verb.add_flag("--json", bench.json, "One JSON object a line")->group("Output");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& root, int& exit_code) {
+  CLI::App& verb = *root.add_subcommand("bench", "Time, share of the peak and extra memory");
+  const auto bench = std::make_shared<Bench>();
+  add_source_options(verb, bench->source);
+  add_attention_options(verb, bench->options);
+  add_measurement_options(verb, *bench);
+  verb.callback([bench, &exit_code] {
+    check(*bench);
+    exit_code = bench->sweep ? run_sweep(*bench) : run_one(*bench);
+  });
+}
+
+}  // namespace tessera::tool

@@ -1,0 +1,177 @@
+#include "tools/tessera/bench_case.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/tessera/bench_memory.hpp"
+#include "tools/tessera/bench_pairs.hpp"
+#include "tools/tessera/call.hpp"
+
+namespace tessera::tool {
+namespace {
+
+// A sample lasts at least so long, that the clock's resolution and the call's own jitter vanish.
+constexpr double kSampleMs = 1;
+constexpr int kMostRepeats = 10000;
+// Before the first sample, so that one disturbed burst is not taken for the best.
+constexpr int kFirstBursts = 3;
+
+class Contender {
+ public:
+  Contender(const BenchCase& bench, const Inputs& inputs, const Results& results,
+            std::uint32_t backend)
+      : results_(results), threads_(bench.options.threads) {
+    AttentionOptions options = bench.options;
+    options.backend = backend;
+    desc_ = describe(inputs, options);
+    desc_.out = to_c(results.out.tensor);
+  }
+
+  // In a child, with a context of its own and the C++ library's allocator.
+  std::optional<std::uint64_t> resident_bytes() const {
+    return resident_growth([this] { call(tool::make_context(threads_)); });
+  }
+
+  void make_context() { context_ = meter_.make_context(threads_); }
+  const Context& context() const { return context_; }
+  std::string plan() const { return plan_json(context_, desc_); }
+  std::uint64_t extra_bytes() const { return meter_.most(); }
+
+  // Two calls that do not count: the first takes memory and wakes threads, the second says how many
+  // make a sample.
+  void warm_up() {
+    call(context_);
+    const double ms = timed(1);
+    repeats = std::clamp(int(std::ceil(kSampleMs / ms)), 1, kMostRepeats);
+  }
+
+  double sample() { return timed(repeats); }
+
+  int repeats = 1;
+  std::vector<Sample> samples;
+
+ private:
+  void call(const Context& context) const {
+    tessera_error error = tessera_error_default();
+    check(tessera_attention(context.get(), &desc_, &error), error);
+  }
+
+  double timed(int calls) const {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call(context_);
+    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+    return ms.count() / calls;
+  }
+
+  const Results& results_;
+  int threads_;
+  tessera_attention_desc desc_;
+  MemoryMeter meter_;
+  Context context_;
+};
+
+using Contenders = std::vector<std::unique_ptr<Contender>>;
+
+// Every page of the results is there before anything is measured.
+Results make_touched_results(const Shape& shape, core::DType dtype) {
+  Results results = make_results(shape, dtype);
+  const core::Tensor& out = results.out.tensor;
+  std::fill_n(static_cast<std::byte*>(out.data), count(out) * core::size_of(out.dtype),
+              std::byte{0xff});
+  return results;
+}
+
+// Turn by turn, so that what the machine does beside this meets all contenders alike; a burst
+// between two samples is after the one and before the other.
+void take_samples(const BenchCase& bench, Contenders& contenders, Peak& peak,
+                  const std::function<void(int, int)>& progress) {
+  const int all = bench.samples * int(contenders.size());
+  int done = 0;
+  double burst = 0;
+  for (int i = 0; i < kFirstBursts; ++i) burst = peak.burst();
+  for (int round = 0; round < bench.samples; ++round)
+    for (auto& contender : contenders) {
+      Sample sample{.before = burst};
+      sample.ms = contender->sample();
+      sample.after = burst = peak.burst();
+      contender->samples.push_back(sample);
+      progress(++done, all);
+    }
+}
+
+Measurement summary(const Contender& contender, const Peak& peak) {
+  const auto plan = nlohmann::json::parse(contender.plan());
+  const auto context = nlohmann::json::parse(context_json(contender.context()));
+  std::vector<double> all;
+  for (const Sample& s : contender.samples) all.push_back(s.ms);
+  const std::vector<double> accepted = accepted_times(contender.samples, peak.best());
+  Measurement m;
+  m.backend = plan.at("backend");
+  m.target = plan.at("target");
+  m.threads = context.at("threads");
+  m.samples = int(all.size());
+  m.accepted = int(accepted.size());
+  m.repeats = contender.repeats;
+  m.ms_min = *std::min_element(all.begin(), all.end());
+  m.ms_p50 = median(accepted.empty() ? all : accepted);
+  m.extra_bytes = contender.extra_bytes();
+  m.peak = peak.name();
+  m.peak_gflops = peak.best();
+  return m;
+}
+
+}  // namespace
+
+bool Measurement::memory_agrees() const {
+  return !resident_bytes || *resident_bytes <= extra_bytes + kResidentSlack;
+}
+
+std::vector<double> accepted_times(const std::vector<Sample>& samples, double best_burst) {
+  std::vector<double> times;
+  for (const Sample& s : samples)
+    if (std::min(s.before, s.after) >= kAcceptedShare * best_burst) times.push_back(s.ms);
+  return times;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& peak,
+                                 const std::function<void(int, int)>& progress) {
+  const Inputs inputs = load_inputs(bench.source, bench.options);
+  const Shape shape = shape_of(inputs);
+  const core::DType dtype = inputs.q.tensor.dtype;
+  const Results results = make_touched_results(shape, dtype);
+  Contenders contenders;
+  for (const std::uint32_t backend : bench.backends)
+    contenders.push_back(std::make_unique<Contender>(bench, inputs, results, backend));
+  std::vector<std::optional<std::uint64_t>> resident;
+  for (const auto& contender : contenders) resident.push_back(contender->resident_bytes());
+  for (const auto& contender : contenders) {
+    contender->make_context();
+    contender->warm_up();
+  }
+  const auto context = nlohmann::json::parse(context_json(contenders.front()->context()));
+  if (!peak) peak.emplace(dtype, int(context.at("threads")));
+  take_samples(bench, contenders, *peak, progress);
+  std::vector<Measurement> measurements;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    Measurement m = summary(*contenders[i], *peak);
+    m.shape = shape;
+    m.dtype = dtype;
+    m.asked = bench.backends[i];
+    m.flops = useful_flops(inputs, bench.options);
+    m.resident_bytes = resident[i];
+    measurements.push_back(m);
+  }
+  return measurements;
+}
+
+}  // namespace tessera::tool

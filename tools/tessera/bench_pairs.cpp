@@ -1,0 +1,70 @@
+#include "tools/tessera/bench_pairs.hpp"
+
+#include "core/problem.hpp"
+
+namespace tessera::tool {
+namespace {
+
+core::Alignment alignment_of(const Alignment& align) {
+  if (align.kind == TESSERA_ALIGN_BOTTOM_RIGHT) return core::Alignment::kBottomRight;
+  return align.kind == TESSERA_ALIGN_OFFSET ? core::Alignment::kOffset : core::Alignment::kTopLeft;
+}
+
+// As much of the call as says which keys a row sees.
+core::Problem outline(const Inputs& inputs, const AttentionOptions& options) {
+  const Shape shape = shape_of(inputs);
+  const Window window = options.band();
+  core::Problem p;
+  p.batch = shape.batch;
+  p.heads = shape.heads;
+  p.kv_heads = shape.kv_heads;
+  p.queries = shape.queries;
+  p.keys = shape.keys;
+  p.left = core::Band::clamp(window.left);
+  p.right = core::Band::clamp(window.right);
+  p.alignment = alignment_of(options.align);
+  p.offset = core::Band::clamp(options.align.offset);
+  if (inputs.kv_lengths.present()) p.kv_lengths = inputs.kv_lengths.tensor;
+  if (inputs.mask.present()) p.mask = inputs.mask.tensor;
+  return p;
+}
+
+// A dimension of size 1 stands for all.
+std::int64_t at(const core::Tensor& t, int dimension, std::int64_t i) {
+  return t.shape[std::size_t(dimension)] == 1 ? 0 : i;
+}
+
+std::int64_t unmasked(const core::Tensor& mask, const core::Index4& row, core::Range keys) {
+  std::int64_t count = 0;
+  for (std::int64_t j = keys.begin; j < keys.end; ++j)
+    count += mask.load(at(mask, 0, row[0]), at(mask, 1, row[1]), at(mask, 2, row[2]),
+                       at(mask, 3, j)) != 0;
+  return count;
+}
+
+std::int64_t keys_of_row(const core::Problem& p, const core::Index4& row) {
+  const core::Sequence s = p.sequence(row[0]);
+  const core::Range keys = s.band.seen_by_any({row[2], row[2] + 1}) & s.keys;
+  if (keys.empty()) return 0;
+  return p.mask.present() ? unmasked(p.mask, row, keys) : keys.size();
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options) {
+  const core::Problem p = outline(inputs, options);
+  // Where the mask does not tell heads apart, one of them stands for all.
+  const bool alike = !p.mask.present() || p.mask.shape[1] == 1;
+  std::int64_t count = 0;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t h = 0; h < (alike ? 1 : p.heads); ++h)
+      for (std::int64_t i = 0; i < p.queries; ++i) count += keys_of_row(p, {b, h, i, 0});
+  return alike ? count * p.heads : count;
+}
+
+double useful_flops(const Inputs& inputs, const AttentionOptions& options) {
+  const Shape shape = shape_of(inputs);
+  return 2. * double(shape.dim + shape.value_dim) * double(visible_pairs(inputs, options));
+}
+
+}  // namespace tessera::tool

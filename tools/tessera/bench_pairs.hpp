@@ -1,0 +1,16 @@
+// The arithmetic that a call cannot avoid.
+#pragma once
+#include <cstdint>
+
+#include "tools/tessera/inputs.hpp"
+
+namespace tessera::tool {
+
+// Pairs of a query and a key, over all heads, that band, lengths and mask leave visible. A bias of
+// -inf hides pairs too, but is not looked at.
+std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options);
+
+// 2 (D + Dv) for each of them: one product with k, one with v.
+double useful_flops(const Inputs& inputs, const AttentionOptions& options);
+
+}  // namespace tessera::tool

@@ -1,0 +1,274 @@
+#include "tools/tessera/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <vector>
+
+#include "core/random.hpp"
+#include "tools/tessera/failure.hpp"
+#include "tools/tessera/files.hpp"
+#include "tools/tessera/parse.hpp"
+
+namespace tessera::tool {
+namespace {
+
+using core::DType;
+
+// The tensor numbers of generated data (core::random_bits).
+enum Stream : std::uint32_t { kQ, kK, kV, kBias, kMask, kAlibi, kSink };
+
+constexpr std::string_view kRandom = "random";
+
+// ---- Generated data ----
+
+using Sizes = std::vector<std::int64_t>;
+
+struct Generator {
+  std::uint64_t seed;
+  Fill fill;
+
+  Array normal(Stream stream, DType dtype, const Sizes& shape, double scale = 1) const {
+    if (fill == Fill::kOutlines) return make_outline(dtype, shape);
+    Array array = make_array(dtype, shape);
+    core::fill_normal(array.tensor, seed, stream, scale);
+    return array;
+  }
+
+  // Three pairs of four are visible.
+  Array mask(const Sizes& shape) const {
+    if (fill == Fill::kOutlines) return make_outline(DType::kBool, shape);
+    Array array = make_array(DType::kBool, shape);
+    auto* pairs = static_cast<std::uint8_t*>(array.tensor.data);
+    for (std::int64_t n = 0; n < count(array.tensor); ++n)
+      pairs[n] = (core::random_bits(seed, kMask, std::uint64_t(n)).low >> 32) % 4 != 0 ? 1 : 0;
+    return array;
+  }
+};
+
+Inputs generated(const Shape& s, DType dtype, const Generator& make) {
+  Inputs in;
+  in.q = make.normal(kQ, dtype, {s.batch, s.queries, s.heads, s.dim});
+  in.k = make.normal(kK, dtype, {s.batch, s.keys, s.kv_heads, s.dim});
+  in.v = make.normal(kV, dtype, {s.batch, s.keys, s.kv_heads, s.value_dim});
+  return in;
+}
+
+// ---- Arrays as a call wants them ----
+
+[[noreturn]] void refuse_type(std::string_view name, const Array& array, std::string_view wanted) {
+  refuse(fmt::format("{} holds {}; {}", name, core::name_of(array.tensor.dtype), wanted));
+}
+
+// [B, L, H, D]; fewer dimensions are those of one batch entry, and of one head.
+Array as_sequence(const std::string& name, const Array& array) {
+  if (array.rank == 4) return array;
+  if (array.rank == 3) return padded_in_front(array, 4);
+  if (array.rank != 2)
+    refuse(fmt::format("{} has shape {}; give [B, L, H, D], [L, H, D] or [L, D]", name,
+                       shape_text(array.shape())));
+  Array sequence = padded_in_front(array, 4);  // [1, 1, L, D]
+  std::swap(sequence.tensor.shape[1], sequence.tensor.shape[2]);
+  std::swap(sequence.tensor.stride[1], sequence.tensor.stride[2]);
+  return sequence;
+}
+
+Array as_pairs(const Array& array) { return padded_in_front(array, 4); }
+
+Array as_bias(const std::string& name, const Array& array) {
+  if (!core::is_float(array.tensor.dtype))
+    refuse_type(name, array, "a bias is of floating type; for booleans use --mask");
+  const bool wide = array.tensor.dtype == DType::kFloat64;
+  return as_pairs(wide ? converted(array, DType::kFloat32) : array);
+}
+
+Array as_mask(const std::string& name, const Array& array) {
+  if (core::size_of(array.tensor.dtype) != 1)
+    refuse_type(name, array, "a mask is bool or uint8; for numbers that are added use --bias");
+  return as_pairs(array);
+}
+
+// Slopes and sinks are float32, at most `rank` dimensions.
+Array as_head_numbers(const std::string& name, const Array& array, int rank) {
+  if (!core::is_float(array.tensor.dtype)) refuse_type(name, array, "floating types are accepted");
+  if (array.rank < 1 || array.rank > rank)
+    refuse(fmt::format("{} has shape {}; give [H]{}", name, shape_text(array.shape()),
+                       rank == 2 ? " or [B, H]" : ""));
+  return array.tensor.dtype == DType::kFloat32 ? array : converted(array, DType::kFloat32);
+}
+
+Array as_lengths(const std::string& name, const Array& array) {
+  if (array.tensor.dtype != DType::kInt32 && array.tensor.dtype != DType::kInt64)
+    refuse_type(name, array, "lengths are int32 or int64");
+  if (array.rank != 1)
+    refuse(fmt::format("{} has shape {}; give [B]", name, shape_text(array.shape())));
+  return array;
+}
+
+// ---- Options that name arrays ----
+
+// A field of Inputs, the option that fills it, and how its array is made fit.
+struct Extra {
+  const char* name;
+  std::string AttentionOptions::* option;
+  Array Inputs::* field;
+  Array (*fit)(const std::string&, const Array&);
+};
+const Extra kExtras[] = {
+    {"bias", &AttentionOptions::bias, &Inputs::bias, as_bias},
+    {"mask", &AttentionOptions::mask, &Inputs::mask, as_mask},
+    {"alibi", &AttentionOptions::alibi, &Inputs::alibi,
+     [](const std::string& n, const Array& a) { return as_head_numbers(n, a, 2); }},
+    {"sink", &AttentionOptions::sink, &Inputs::sink,
+     [](const std::string& n, const Array& a) { return as_head_numbers(n, a, 1); }},
+    {"kv_lengths", &AttentionOptions::kv_lengths, &Inputs::kv_lengths, as_lengths},
+};
+
+struct Named {
+  const char* name;
+  Array Inputs::* field;
+};
+constexpr Named kMain[] = {{"q", &Inputs::q}, {"k", &Inputs::k}, {"v", &Inputs::v}};
+
+bool is_random(std::string_view text) { return text == kRandom || text.starts_with("random:"); }
+
+Array random_extra(const Extra& extra, const std::string& text, const Shape& s,
+                   const Generator& make) {
+  const std::string_view name = extra.name;
+  Sizes shape{s.batch, s.heads, s.queries, s.keys};
+  if (name == "alibi" || name == "sink") shape = {s.heads};
+  if (text != kRandom)
+    shape = parse_integers(fmt::format("--{} random:", name),
+                           std::string_view(text).substr(kRandom.size() + 1));
+  if (shape.size() > 4)
+    refuse(fmt::format("--{} is '{}', of {} dimensions; give at most 4", name, text, shape.size()));
+  if (name == "mask") return make.mask(shape);
+  if (name == "bias") return make.normal(kBias, DType::kFloat32, shape);
+  if (name == "alibi") return make.normal(kAlibi, DType::kFloat32, shape, 0.125);
+  return make.normal(kSink, DType::kFloat32, shape);
+}
+
+bool is_list(const std::string& text) {
+  return text.find_first_not_of("0123456789,-+") == text.npos;
+}
+
+Array listed_lengths(const std::string& text) {
+  const Sizes lengths = parse_integers("--kv-lengths", text);
+  Array array = make_array(DType::kInt64, Sizes{std::int64_t(lengths.size())});
+  std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(array.tensor.data));
+  return array;
+}
+
+Array extra_array(const Extra& extra, const std::string& text, const Shape& shape,
+                  const Generator& make) {
+  const bool lengths = extra.field == &Inputs::kv_lengths;
+  if (lengths && is_list(text)) return listed_lengths(text);
+  if (!lengths && is_random(text)) return random_extra(extra, text, shape, make);
+  return read_array(text, extra.name);
+}
+
+void add_extras(Inputs& in, const AttentionOptions& options, const Generator& make) {
+  for (const Extra& extra : kExtras) {
+    const std::string& text = options.*extra.option;
+    if (text.empty()) continue;
+    if ((in.*extra.field).present())
+      refuse(fmt::format("{} is given twice, by an option ('{}') and in the input file; drop one",
+                         extra.name, text));
+    in.*extra.field = extra_array(extra, text, shape_of(in), make);
+  }
+  for (const Extra& extra : kExtras)
+    if (Array& array = in.*extra.field; array.present()) array = extra.fit(extra.name, array);
+}
+
+// ---- Files ----
+
+void note_unused(const std::string& path, const Safetensors& file) {
+  std::string unused;
+  for (const std::string& name : file.names()) {
+    bool used = false;
+    for (const Named& row : kMain) used = used || name == row.name;
+    for (const Extra& row : kExtras) used = used || name == row.name;
+    if (!used) unused += (unused.empty() ? "" : ", ") + name;
+  }
+  if (!unused.empty())
+    fmt::print(stderr, "tessera: note: {} also holds {}, which is not used\n", path,
+               printable(unused));
+}
+
+Inputs from_one_file(const std::string& path) {
+  const Safetensors file = read_safetensors(path);
+  Inputs in;
+  for (const Named& row : kMain) {
+    if (!file.has(row.name))
+      refuse(fmt::format("{} has no tensor '{}'; it must have q, k and v, and has {}", path,
+                         row.name, file.name_list()));
+    in.*row.field = file.get(row.name);
+  }
+  for (const Extra& row : kExtras)
+    if (file.has(row.name)) in.*row.field = file.get(row.name);
+  note_unused(path, file);
+  return in;
+}
+
+Inputs from_three_files(const Source& source) {
+  Inputs in;
+  in.q = read_array(source.q, "q");
+  in.k = read_array(source.k, "k");
+  in.v = read_array(source.v, "v");
+  return in;
+}
+
+// The dtype of the call: as asked, else what all three files hold.
+DType common_dtype(const Inputs& in, const AttentionOptions& options) {
+  if (options.dtype) return *options.dtype;
+  for (const Named& row : kMain) {
+    const DType dtype = (in.*row.field).tensor.dtype;
+    if (dtype != in.q.tensor.dtype)
+      refuse(
+          fmt::format("q is {} and {} is {}; say with --dtype f32, f16 or bf16 what to convert "
+                      "them to",
+                      core::name_of(in.q.tensor.dtype), row.name, core::name_of(dtype)));
+  }
+  return in.q.tensor.dtype == DType::kFloat64 ? DType::kFloat32 : in.q.tensor.dtype;
+}
+
+Inputs fitted(Inputs in, const AttentionOptions& options) {
+  for (const Named& row : kMain) {
+    Array& array = in.*row.field;
+    if (!core::is_float(array.tensor.dtype))
+      refuse_type(row.name, array, "floating types are accepted: convert it");
+    array = as_sequence(row.name, array);
+  }
+  const DType dtype = common_dtype(in, options);
+  for (const Named& row : kMain)
+    if (Array& array = in.*row.field; array.tensor.dtype != dtype) array = converted(array, dtype);
+  return in;
+}
+
+void check_source(const Source& s) {
+  const int files = int(!s.q.empty()) + int(!s.k.empty()) + int(!s.v.empty());
+  const int ways = int(files > 0) + int(!s.input.empty()) + int(s.shape.has_value());
+  if (ways == 0) refuse("there is no input; give --q, --k and --v, or --input, or --shape");
+  if (ways > 1) refuse("there are several inputs; give --q, --k and --v, or --input, or --shape");
+  if (files == 1 || files == 2) refuse("of --q, --k and --v some are missing; give all three");
+}
+
+}  // namespace
+
+Inputs load_inputs(const Source& source, const AttentionOptions& options, Fill fill) {
+  check_source(source);
+  const Generator make{source.seed, fill};
+  const DType dtype = options.dtype.value_or(DType::kFloat32);
+  Inputs in = source.shape            ? generated(*source.shape, dtype, make)
+              : !source.input.empty() ? fitted(from_one_file(source.input), options)
+                                      : fitted(from_three_files(source), options);
+  add_extras(in, options, make);
+  return in;
+}
+
+Shape shape_of(const Inputs& in) {
+  const core::Index4 &q = in.q.tensor.shape, &k = in.k.tensor.shape;
+  return {q[0], q[1], k[1], q[2], k[2], q[3], in.v.tensor.shape[3]};
+}
+
+}  // namespace tessera::tool

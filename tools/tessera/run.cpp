@@ -1,0 +1,112 @@
+// tessera run: one call on files, results to files.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/tessera/call.hpp"
+#include "tools/tessera/command.hpp"
+#include "tools/tessera/files.hpp"
+#include "tools/tessera/show.hpp"
+#include "tools/tessera/verb.hpp"
+
+namespace tessera::tool {
+namespace {
+
+struct Run {
+  Source source;
+  AttentionOptions options;
+  std::string out, lse;
+  bool json = false;
+};
+
+struct Report {
+  Choice choice;
+  Shape shape;
+  core::DType dtype;
+  double ms;
+};
+
+std::string command(const Run& run) {
+  return Command("run")
+      .add(run.source)
+      .add(run.options)
+      .add("--out", run.out)
+      .add("--lse", run.lse)
+      .text();
+}
+
+std::vector<Destination> destinations(const Run& run, const Results& results) {
+  std::vector<Destination> list;
+  if (!run.out.empty()) list.push_back({run.out, "out", results.out});
+  if (!run.lse.empty()) list.push_back({run.lse, "lse", results.lse});
+  return list;
+}
+
+// Milliseconds of the call alone.
+double timed(const Context& context, const tessera_attention_desc& desc, const Results& results) {
+  const auto begin = std::chrono::steady_clock::now();
+  attend(context, desc, results);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+Report compute(const Run& run) {
+  const Inputs inputs = load_inputs(run.source, run.options);
+  const Shape shape = shape_of(inputs);
+  const core::DType dtype = inputs.q.tensor.dtype;
+  tessera_attention_desc desc = describe(inputs, run.options);
+  Results results = make_results(shape, dtype);
+  check_destinations(destinations(run, results));
+  if (run.lse.empty()) results.lse = {};
+  const Context context = make_context(run.options.threads);
+  desc.out = to_c(results.out.tensor);
+  const Choice choice = choice_of(plan_json(context, desc));
+  const double ms = timed(context, desc, results);
+  write_arrays(destinations(run, results));
+  return {choice, shape, dtype, ms};
+}
+
+void print_text(const Run& run, const Report& report) {
+  print_line("backend", to_text(report.choice));
+  print_line("shape",
+             fmt::format("{}, {}", shape_in_words(report.shape), core::name_of(report.dtype)));
+  print_line("time", fmt::format("{:.3f} ms", report.ms));
+  print_line("out", run.out.empty() ? "not written; name a file with --out" : run.out);
+  if (!run.lse.empty()) print_line("lse", run.lse);
+}
+
+void print_json(const Run& run, const Report& report) {
+  nlohmann::ordered_json line{
+      {"backend", report.choice.backend},     {"target", report.choice.target},
+      {"threads", report.choice.threads},     {"shape", to_text(report.shape)},
+      {"dtype", core::name_of(report.dtype)}, {"ms", report.ms}};
+  if (!run.out.empty()) line["out"] = run.out;
+  if (!run.lse.empty()) line["lse"] = run.lse;
+  line["command"] = command(run);
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace
+
+void add_run(CLI::App& root, int&) {
+  CLI::App& verb = *root.add_subcommand("run", "Compute one call, from files to files");
+  const auto run = std::make_shared<Run>();
+  add_source_options(verb, run->source);
+  add_attention_options(verb, run->options);
+  add_text_option(verb,
+                  {"Output", "--out", "FILE", "Write out, [B, Lq, H, Dv], .npy or .safetensors"},
+                  run->out);
+  add_text_option(
+      verb, {"Output", "--lse", "FILE", "Write lse, [B, H, Lq], float32; may be the file of --out"},
+      run->lse);
+  verb.add_flag("--json", run->json, "One JSON object")->group("Output");
+  verb.callback([run] {
+    const Report report = compute(*run);
+    run->json ? print_json(*run, report) : print_text(*run, report);
+  });
+}
+
+}  // namespace tessera::tool

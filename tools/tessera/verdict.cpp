@@ -1,0 +1,52 @@
+#include "tools/tessera/verdict.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/tolerance.hpp"
+#include "tools/tessera/array.hpp"
+
+namespace tessera::tool {
+namespace {
+
+std::vector<double> elements(const core::Tensor& tensor) {
+  std::vector<double> list;
+  list.reserve(std::size_t(count(tensor)));
+  for_each_index(tensor.shape, [&](const core::Index4& i) { list.push_back(load(tensor, i)); });
+  return list;
+}
+
+double distance(double x, double ref) {
+  if (!core::same_kind(x, ref)) return std::numeric_limits<double>::infinity();
+  return std::isfinite(ref) ? std::abs(x - ref) : 0;
+}
+
+}  // namespace
+
+Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure) {
+  const std::vector<double> got = elements(x);
+  std::vector<double> want = elements(ref);
+  // What the type cannot hold counts as what it rounds to.
+  for (double& r : want)
+    if (std::isinf(core::rounded(measure.dtype, r))) r = core::rounded(measure.dtype, r);
+  const core::Deviation deviation = core::deviation(got, want);
+  const double bound = core::bound(measure.dtype, measure.keys, measure.score_max);
+  return {deviation.largest, deviation.relative, bound,
+          core::within(measure.dtype, got, want, bound)};
+}
+
+Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure) {
+  Verdict verdict{.bound = core::lse_bound(measure.keys, measure.score_max)};
+  for_each_index(ref.shape, [&](const core::Index4& i) {
+    const double want = load(ref, i), error = distance(load(x, i), want);
+    const double size = std::isfinite(want) ? std::max(1., std::abs(want)) : 1;
+    verdict.max_error = std::max(verdict.max_error, error);
+    verdict.relative_error = std::max(verdict.relative_error, error / size);
+  });
+  verdict.pass = verdict.relative_error <= verdict.bound;
+  return verdict;
+}
+
+}  // namespace tessera::tool

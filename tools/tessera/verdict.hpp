@@ -1,0 +1,24 @@
+// A result against the definition: how far it is, and how far it may be.
+#pragma once
+#include "core/tensor.hpp"
+
+namespace tessera::tool {
+
+struct Verdict {
+  double max_error = 0;  // the largest |x - ref|
+  double relative_error =
+      0;             // out: ||x - ref|| / ||ref||; lse: the largest |x - ref| / max(1, |ref|)
+  double bound = 0;  // of the relative error
+  bool pass = false;
+};
+
+// The bounds are those of core/tolerance.hpp for inputs of type `dtype`; `keys` is Lk.
+struct Measure {
+  core::DType dtype;
+  std::int64_t keys;
+  double score_max;
+};
+Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
+Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
+
+}  // namespace tessera::tool

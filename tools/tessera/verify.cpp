@@ -1,0 +1,158 @@
+// tessera verify: a call, or a given result of it, against the definition in double precision.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tools/tessera/call.hpp"
+#include "tools/tessera/command.hpp"
+#include "tools/tessera/definition.hpp"
+#include "tools/tessera/failure.hpp"
+#include "tools/tessera/files.hpp"
+#include "tools/tessera/show.hpp"
+#include "tools/tessera/terminal.hpp"
+#include "tools/tessera/verb.hpp"
+#include "tools/tessera/verdict.hpp"
+
+namespace tessera::tool {
+namespace {
+
+struct Verify {
+  Source source;
+  AttentionOptions options;
+  std::string result;
+  bool json = false;
+};
+
+struct Report {
+  Shape shape;
+  core::DType dtype = core::DType::kFloat32;
+  std::optional<Choice> choice;  // none for a given result
+  double score_max = 0;
+  Verdict out;
+  std::optional<Verdict> lse;
+
+  bool pass() const { return out.pass && (!lse || lse->pass); }
+};
+
+std::string command(const Verify& verify) {
+  return Command("verify")
+      .add(verify.source)
+      .add(verify.options)
+      .add("--result", verify.result)
+      .text();
+}
+
+Array checked(const std::string& path, const Array& given, const Array& wanted) {
+  if (!core::is_float(given.tensor.dtype) || given.tensor.shape != wanted.tensor.shape)
+    refuse(fmt::format(
+        "{} holds {} of shape {}; this call gives floating-point numbers of shape {}", path,
+        core::name_of(given.tensor.dtype), shape_text(given.shape()), shape_text(wanted.shape())));
+  return given;
+}
+
+// out, and lse if the file has it.
+Results read_results(const std::string& path, const Results& wanted) {
+  const ArrayFile file(path, "out");
+  Results results{checked(path, file.get("out"), wanted.out), {}};
+  if (file.has("lse")) results.lse = checked(path, file.get("lse"), wanted.lse);
+  return results;
+}
+
+Results compute(const Context& context, const tessera_attention_desc& desc, const Results& wanted) {
+  Results results = wanted;
+  attend(context, desc, results);
+  return results;
+}
+
+Report judge(const Verify& verify) {
+  const Inputs inputs = load_inputs(verify.source, verify.options);
+  const Shape shape = shape_of(inputs);
+  const core::DType dtype = inputs.q.tensor.dtype;
+  const Context context = make_context(verify.options.threads);
+  tessera_attention_desc desc = describe(inputs, verify.options);
+  const Results wanted = make_results(shape, dtype);
+  desc.out = to_c(wanted.out.tensor);
+  const Choice choice = choice_of(plan_json(context, desc));
+  const bool given = !verify.result.empty();
+  const Results results =
+      given ? read_results(verify.result, wanted) : compute(context, desc, wanted);
+  const Definition definition = define(context, inputs, verify.options);
+  const Measure measure{dtype, shape.keys, definition.score_max};
+  Report report;
+  report.shape = shape;
+  report.dtype = dtype;
+  report.score_max = definition.score_max;
+  if (!given) report.choice = choice;
+  report.out = judge_out(results.out.tensor, definition.results.out.tensor, measure);
+  if (results.lse.present())
+    report.lse = judge_lse(results.lse.tensor, definition.results.lse.tensor, measure);
+  return report;
+}
+
+std::string beside_bound(const Verdict& verdict) {
+  return fmt::format("{:.2e}, bound {:.2e}", verdict.relative_error, verdict.bound);
+}
+
+void print_text(const Verify& verify, const Report& report) {
+  if (report.choice) print_line("backend", to_text(*report.choice));
+  if (!verify.result.empty()) print_line("result", verify.result);
+  print_line("shape",
+             fmt::format("{}, {}", shape_in_words(report.shape), core::name_of(report.dtype)));
+  print_line("max error", fmt::format("{:.2e}", report.out.max_error));
+  print_line("relative error", beside_bound(report.out));
+  if (report.lse) print_line("lse error", beside_bound(*report.lse));
+  print_line("largest |score|", fmt::format("{:.4g}", report.score_max));
+  print_line("verdict", report.pass() ? coloured(stdout, Colour::kGreen, "pass")
+                                      : coloured(stdout, Colour::kRed, "outside the bound"));
+  print_line("command", command(verify));
+}
+
+void print_json(const Verify& verify, const Report& report) {
+  nlohmann::ordered_json line{{"max_error", report.out.max_error},
+                              {"relative_error", report.out.relative_error},
+                              {"bound", report.out.bound}};
+  if (report.lse) {
+    line["lse_max_error"] = report.lse->max_error;
+    line["lse_relative_error"] = report.lse->relative_error;
+    line["lse_bound"] = report.lse->bound;
+  }
+  line["score_max"] = report.score_max;
+  line["pass"] = report.pass();
+  if (report.choice) {
+    line["backend"] = report.choice->backend;
+    line["target"] = report.choice->target;
+    line["threads"] = report.choice->threads;
+  }
+  if (!verify.result.empty()) line["result"] = verify.result;
+  line["shape"] = to_text(report.shape);
+  line["dtype"] = core::name_of(report.dtype);
+  line["command"] = command(verify);
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int run(const Verify& verify) {
+  const Report report = judge(verify);
+  verify.json ? print_json(verify, report) : print_text(verify, report);
+  return report.pass() ? kDone : kWrong;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& root, int& exit_code) {
+  CLI::App& verb =
+      *root.add_subcommand("verify", "Check a call against the definition in double precision");
+  const auto verify = std::make_shared<Verify>();
+  add_source_options(verb, verify->source);
+  add_attention_options(verb, verify->options);
+  add_text_option(
+      verb,
+      {"Output", "--result", "FILE", "Check the out (and lse) of a file instead of computing them"},
+      verify->result);
+  verb.add_flag("--json", verify->json, "One JSON object")->group("Output");
+  verb.callback([verify, &exit_code] { exit_code = run(*verify); });
+}
+
+}  // namespace tessera::tool
