@@ -28,6 +28,8 @@ demo: build
 	@scripts/demo.sh
 
 test: build
+	@echo "test: compiling the tests"
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@echo "test: running the tests"
 	@ctest --preset $(PRESET) -j $(JOBS)
 
