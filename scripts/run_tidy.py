@@ -20,19 +20,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # What g++ alone understands, or what clang-tidy must not do.
-DROP = re.compile(r"^(-Werror|-fprofile-.*|--coverage)$")
+DROP = re.compile(r"^(-Werror|-Winvalid-pch|-fprofile-.*|--coverage)$")
+TAKES = ("-o", "-c", "-include")  # each takes the next word with it
 
 
 def arguments(entry: dict[str, str]) -> list[str]:
-    """The compiler's own arguments: no launcher, no output, no input."""
+    """The compiler's own arguments: no launcher, output, input or precompiled header, which would
+    have every source read what only some include."""
     words = shlex.split(entry["command"])
     start = next(i for i, w in enumerate(words) if w.startswith("-"))
     kept = []
     skip = False
     for word in words[start:]:
-        if not skip and word not in ("-o", "-c") and not DROP.match(word):
+        if not skip and word not in TAKES and not DROP.match(word):
             kept.append(word)
-        skip = word in ("-o", "-c")
+        skip = word in TAKES
     return kept
 
 

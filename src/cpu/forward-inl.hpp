@@ -177,8 +177,8 @@ HWY_INLINE void store_lse(const Strip& t, const Problem& p, const Head& head, st
   p.lse.store({head.sequence.q_batch, head.h, head.sequence.q_begin + t.rows.begin + r, 0}, lse);
 }
 
-// Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others to
-// be told from it, or they overflowed to -inf where the row sees a key.
+// Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others
+// to be told from it, or they overflowed to -inf where the row sees a key.
 HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
   constexpr float kFar = 0x1p120f;
   if (t.m[r] != -kInfinity) return !(std::abs(t.m[r]) < kFar);

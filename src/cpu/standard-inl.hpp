@@ -62,8 +62,8 @@ struct Scores {
   void end(const Problem&, Scratch&, const StoredStrip&) {}
 };
 
-// The usual two passes: the maximum of the whole row, then its exponentials and their sum. A key that
-// no row of the strip sees keeps its scores of -inf, by which the last phase knows it.
+// The usual two passes: the maximum of the whole row, then its exponentials and their sum. A key
+// that no row of the strip sees keeps its scores of -inf, by which the last phase knows it.
 struct Softmax {
   V top[2];
 

@@ -292,6 +292,9 @@ TEST_P(Edges, extreme_windows_and_offsets_do_not_overflow) {
   for (const std::int64_t offset : {INT64_MIN, INT64_MIN / 2, INT64_MAX / 2, INT64_MAX})
     for (const std::int64_t side : {std::int64_t{0}, std::int64_t{5}, INT64_MAX - 1, INT64_MAX}) {
       Case c = kCase;
+      c.batch = 1;
+      c.queries = 35;
+      c.heads = c.kv_heads = 1;
       c.align = TESSERA_ALIGN_OFFSET;
       c.offset = offset;
       c.left = side;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <new>
 #include <utility>
 
@@ -75,6 +76,7 @@ void MemoryMeter::release(void* user, void* memory, std::uint64_t) {
 std::optional<std::uint64_t> resident_growth(const std::function<void()>& call) {
   int ends[2];
   if (pipe(ends) != 0) return {};
+  std::fflush(nullptr);  // or the child might print it again
   const pid_t child = fork();
   if (child == 0) run_child(call, ends[1]);
   close(ends[1]);
