@@ -40,8 +40,8 @@ struct Measurement {
 };
 
 // One measurement for each backend, in that order. `progress` is told samples done and in all.
-// `peak` is made by the first case and serves the next ones of the same type: its best burst is that
-// of the process.
+// `peak` is made by the first case and serves the next ones of the same type: its best burst is
+// that of the process.
 std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& peak,
                                  const std::function<void(int, int)>& progress);
 
