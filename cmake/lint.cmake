@@ -15,11 +15,13 @@ tessera_lint(symbols Python3::Interpreter -B ${scripts}/check_symbols.py $<TARGE
 tessera_lint(format bash ${scripts}/format.sh)
 tessera_lint(wasm bash ${scripts}/check_wasm.sh ${PROJECT_SOURCE_DIR}/src/core
   ${PROJECT_BINARY_DIR}/view/core)
+tessera_lint(targets bash ${scripts}/check_targets.sh ${PROJECT_SOURCE_DIR}/src/cpu/targets.cpp
+  ${PROJECT_BINARY_DIR}/view/cpu ${HWY_INCLUDE_DIR})
 tessera_lint(tidy Python3::Interpreter -B ${scripts}/run_tidy.py ${PROJECT_BINARY_DIR})
 set_tests_properties(lint.tidy PROPERTIES PROCESSORS 2)
 
 # Each check is itself checked: it must catch a planted offence and pass what is clean.
-foreach(check Layers Scan Style Links Symbols Format Wasm Tidy)
+foreach(check Layers Scan Style Links Symbols Format Wasm Targets Tidy)
   string(TOLOWER ${check} name)
   tessera_lint(selftest.${name} Python3::Interpreter -B ${scripts}/test_checks.py ${check})
 endforeach()

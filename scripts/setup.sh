@@ -8,7 +8,8 @@ build=(g++ cmake ninja-build pkg-config ccache python3 help2man
        libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev
        libcli11-dev libfmt-dev nlohmann-json3-dev)
 lint=(git clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19
-      wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 gcovr valgrind)
+      wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 g++-aarch64-linux-gnu
+      gcovr valgrind)
 
 case "${1:-all}" in
   build) wanted=("${build[@]}") ;;

@@ -218,6 +218,26 @@ class Wasm(Planted):
         self.assertNotEqual(0, self.check("#include <sys/mman.h>\nvoid* p = mmap(0, 1, 0, 0, 0, 0);\n"))
 
 
+class Targets(Planted):
+    CLEAN = "namespace N_NEON { int f() { return 1; } }\nnamespace N_WASM { int g() { return 1; } }\n"
+
+    def check(self, text: str) -> int:
+        self.plant("highway/hwy/highway.h", "")
+        source = self.plant("targets.cpp", text)
+        return self.run_script("bash", str(SCRIPTS / "check_targets.sh"), str(source),
+                               str(self.root), str(self.root / "highway"))
+
+    def test_clean(self) -> None:
+        self.assertEqual(0, self.check(self.CLEAN))
+
+    def test_an_instruction_of_this_machine(self) -> None:
+        offence = '#include <immintrin.h>\nvoid f() { _mm_pause(); }\n'
+        self.assertNotEqual(0, self.check(offence + self.CLEAN))
+
+    def test_a_target_that_is_missing(self) -> None:
+        self.assertNotEqual(0, self.check("int f() { return 1; }\n"))
+
+
 class Tidy(Planted):
     def check(self, text: str) -> int:
         source = self.plant("src/a.cpp", text)

@@ -24,7 +24,7 @@ class Contender {
  public:
   Contender(const BenchCase& bench, const Inputs& inputs, const Results& results,
             std::uint32_t backend)
-      : results_(results), threads_(bench.options.threads) {
+      : threads_(bench.options.threads) {
     AttentionOptions options = bench.options;
     options.backend = backend;
     desc_ = describe(inputs, options);
@@ -67,7 +67,6 @@ class Contender {
     return ms.count() / calls;
   }
 
-  const Results& results_;
   int threads_;
   tessera_attention_desc desc_;
   MemoryMeter meter_;
