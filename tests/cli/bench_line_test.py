@@ -61,13 +61,14 @@ class Line(unittest.TestCase):
                          [line["case"], line["flops"], line["command"]])
 
     def test_against_standard(self) -> None:
-        ours, standard = lines("--shape", "1,1024,1024,1,1,16,16", "--against", "standard",
+        # Small enough that what a sanitizer adds to each page stays within the slack.
+        ours, standard = lines("--shape", "1,512,512,1,1,16,16", "--against", "standard",
                                "--samples", "2", "--threads", "1")
         self.assertEqual([ours["backend"], standard["backend"]], ["cpu", "standard"])
         self.assertEqual(ours["flops"], standard["flops"])
         self.assertAlmostEqual(ours["over_standard"], standard["ms_min"] / ours["ms_min"])
         self.assertEqual(standard["over_standard"], 1)
-        matrix = 4 * 1024 * 1024
+        matrix = 4 * 512 * 512
         self.assertGreaterEqual(standard["extra_bytes"], matrix)
         self.assertGreaterEqual(standard["resident_bytes"], matrix)
         self.assertLess(ours["extra_bytes"], matrix // 2)

@@ -46,7 +46,7 @@ class Subject {
   // Keeps elements as long as the subject lives, aligned as new aligns them.
   template <class T> void* keep(const std::vector<T>& elements) {
     auto& bytes = memory_.emplace_back(std::max<std::size_t>(1, elements.size() * sizeof(T)));
-    std::memcpy(bytes.data(), elements.data(), elements.size() * sizeof(T));
+    if (!elements.empty()) std::memcpy(bytes.data(), elements.data(), elements.size() * sizeof(T));
     return bytes.data();
   }
   tessera_tensor hold(const std::vector<float>& x, Sizes shape) {
