@@ -90,7 +90,10 @@ struct Engine::Inside {
         target(find(given.target)),
         device{target.name, target.lanes, std::min(given.threads, Tasks::kMaxWorkers)},
         crew(new Crew(given.allocator)) {}
-  ~Inside() { delete crew.load(); }
+  ~Inside() {
+    Crew* const mine = crew.load();
+    if (mine->process == process_number()) delete mine;  // else its threads are not here to join
+  }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
