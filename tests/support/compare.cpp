@@ -138,7 +138,8 @@ testing::AssertionResult equal_elements(const Array& a, const Array& b, std::str
 }
 
 // How much smaller the outputs are than the terms of their sums, where the outputs are too few for
-// their norm to be an average. B Hk Dv of them are independent; rows that see the same keys are not.
+// their norm to be an average. B Hk Dv of them are independent; rows that see the same keys are
+// not.
 double cancellation(const Inputs& in, const Outputs& definition) {
   constexpr std::int64_t kMany = 16;
   if (in.of.batch * in.of.kv_heads * in.of.value_dim >= kMany) return 1;
