@@ -12,6 +12,7 @@
 
 #include "core/dtype.hpp"
 #include "core/error.hpp"
+#include "core/tensor.hpp"
 
 namespace tessera::core {
 
@@ -32,10 +33,23 @@ inline constexpr BoundRow kBounds[] = {
 inline constexpr std::int64_t kBoundKeys = 16384;
 inline constexpr double kBoundScore = 8;
 
+// How large the scores of a call are.
+struct ScoreSize {
+  double largest;  // |score| of a visible pair, as the reference returns it
+  double product;  // largest_product(): scale ||q|| ||k||
+};
+
+// S of the bound. A score that is small because its terms cancel has the error of its terms. For
+// N(0, 1) inputs at the default scale their part stays below kBoundScore up to D = 256, so that
+// within the conditions it changes nothing.
+inline double effective_score(const ScoreSize& size) {
+  return std::max(size.largest, 0.4 * size.product);
+}
+
 // How far the float32 part of an error may grow. A score of size S has an absolute error of S ulps,
 // which is a relative error of its weight; errors of sums grow like the root of their length.
-inline double growth(std::int64_t keys, double score_max) {
-  return std::max(1., score_max / kBoundScore) *
+inline double growth(std::int64_t keys, double score) {
+  return std::max(1., score / kBoundScore) *
          std::sqrt(std::max(1., double(keys) / double(kBoundKeys)));
 }
 
@@ -46,20 +60,48 @@ inline const BoundRow& bound_row(DType dtype) {
   return *row;
 }
 
-// The largest allowed ||x - ref|| / ||ref||; score_max is what the reference returns. What rounding
-// to 16 bits costs does not grow with the scores.
-inline double bound(DType dtype, std::int64_t keys, double score_max, Pass pass = Pass::kForward) {
+// The largest allowed ||x - ref|| / ||ref||. What rounding to 16 bits costs does not grow with the
+// scores.
+inline double bound(DType dtype, std::int64_t keys, const ScoreSize& size,
+                    Pass pass = Pass::kForward) {
   const auto allowed = [pass](DType t) {
     return pass == Pass::kForward ? bound_row(t).forward : bound_row(t).gradients;
   };
   const DType sums = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  return allowed(dtype) + allowed(sums) * (growth(keys, score_max) - 1);
+  return allowed(dtype) + allowed(sums) * (growth(keys, effective_score(size)) - 1);
 }
 
 // The largest allowed |lse - ref| / max(1, |ref|), for inputs of any dtype: lse is float32. Scores
 // that are large and of one sign make lse large itself, so the allowance stops growing with them.
-inline double lse_bound(std::int64_t keys, double score_max) {
-  return 1e-6 * growth(keys, std::min(score_max, 4 * kBoundScore));
+// It is asked of each element, not of a norm: the product counts in full.
+inline double lse_bound(std::int64_t keys, const ScoreSize& size) {
+  return 1e-6 * growth(keys, std::max(std::min(size.largest, 4 * kBoundScore), size.product));
+}
+
+// ||x|| of the row [b, i, h].
+inline double norm(const Tensor& x, std::int64_t b, std::int64_t i, std::int64_t h) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < x.shape[3]; ++d) sum += x.load(b, i, h, d) * x.load(b, i, h, d);
+  return std::sqrt(sum);
+}
+
+// The largest finite scale ||q|| ||k||, an upper estimate of any score, over the rows of each head. A
+// scale of NaN is 1 / sqrt(D).
+inline double largest_product(const Tensor& q, const Tensor& k, double scale) {
+  const auto longest = [](const Tensor& x, std::int64_t b, std::int64_t h) {
+    double most = 0;
+    for (std::int64_t i = 0; i < x.shape[1]; ++i)
+      if (const double length = norm(x, b, i, h); std::isfinite(length))
+        most = std::max(most, length);
+    return most;
+  };
+  double largest = 0;
+  for (std::int64_t b = 0; b < q.shape[0]; ++b)
+    for (std::int64_t h = 0; h < q.shape[2]; ++h) {
+      const std::int64_t row = std::min(b, k.shape[0] - 1), kv_head = h * k.shape[2] / q.shape[2];
+      largest = std::max(largest, longest(q, b, h) * longest(k, row, kv_head));
+    }
+  return (std::isnan(scale) ? 1 / std::sqrt(double(q.shape[3])) : scale) * largest;
 }
 
 // The element of type `dtype` that is nearest to x.

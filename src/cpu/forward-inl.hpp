@@ -59,12 +59,19 @@ HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows)
   }
 }
 
+// The longest sum of a score. A scale above the default magnifies its error with it, beyond what the
+// scores say where their terms cancel: shorter sums halve it (docs/numerics.md).
+HWY_INLINE std::int64_t longest_chain(const Problem& p) {
+  return p.scale * p.scale * float(p.dim) > 2 ? 32 : kLongestChain;
+}
+
 // S = Q K^T for a block of keys, hidden where the band says so; top = the maximum of each row. Here
 // and below, lanes past the last row hold anything and are never stored.
 template <int kHalves>
 HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const KeyBlock& kv,
                       V (&top)[2]) {
   const Range block = kv.keys;
+  const std::int64_t chain = longest_chain(p);
   top[0] = top[1] = hn::Set(d, -kInfinity);
   float* to = t.s;
   for (std::int64_t key = block.begin; key < block.end; key += kKeyTile) {
@@ -73,10 +80,10 @@ HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const 
     const float* rows[kKeyTile];
     for (int j = 0; j < kKeyTile; ++j) rows[j] = kv.key(index(j));
     V s[kKeyTile][2];
-    if (p.dim <= kLongDim)
+    if (p.dim <= chain)
       multiply_transposed<kHalves>(s, rows, t.q, p.dim);
     else
-      multiply_long<kHalves>(s, rows, t.q, p.dim);
+      multiply_long<kHalves>(s, rows, t.q, p.dim, chain);
     if (!t.full.contains(Range{key, key + kKeyTile} & block))
       for (int j = 0; j < kKeyTile; ++j) {
         const std::int64_t diagonal = index(j) - band.offset - t.rows.begin;

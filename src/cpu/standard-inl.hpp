@@ -78,16 +78,22 @@ struct Softmax {
     Strip& t = w.strips[0];
     begin(t, p, stored.head, w.row);
     const Range all = stored.head.sequence.keys;
+    float total[kStrip];  // blocks are summed apart, into however many runs they fall
+    std::copy_n(t.l, kStrip, total);
     for (std::int64_t key = all.begin / kBlock * kBlock; key < all.end; key += kBlock) {
       const Range block = Range{key, key + kBlock} & all;
       float* const scores = stored.s + key * kStrip;
       Runs runs;
       find_runs<2>(scores, t.rows.size(), block, runs);
+      std::fill_n(t.l, kStrip, 0.f);
       for (int i = 0; i < runs.size; ++i) {
         t.s = scores + (runs.run[i].begin - block.begin) * kStrip;
         absorb<2>(t, runs.run[i].size(), top);
+        for (int r = 0; r < kStrip; ++r) total[r] *= t.alpha[r];
       }
+      for (int r = 0; r < kStrip; ++r) total[r] += t.l[r];
     }
+    std::copy_n(total, kStrip, t.l);
     std::copy_n(t.m, kStrip, stored.state);
     std::copy_n(t.l, kStrip, stored.state + kStrip);
   }

@@ -101,9 +101,10 @@ HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const float* const (&k)
     for (int half = 0; half < kHalves; ++half) s[j][half] = sum[j][half];
 }
 
-// The same for long rows, in parts that are summed apart: the error of one long sum grows with it.
-// Calls of its own keep the sums of a part in registers.
-constexpr std::int64_t kLongDim = 128;
+constexpr std::int64_t kLongestChain = 128;  // of products that are summed one after the other
+
+// The same in parts of `chain` dimensions that are summed apart: the error of one long sum grows
+// with it. Calls of its own keep the sums of a part in registers.
 template <int kHalves>
 HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
                                 const float* HWY_RESTRICT q, std::int64_t dim) {
@@ -111,13 +112,13 @@ HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const float* const (&k)[kKe
 }
 template <int kHalves>
 HWY_NOINLINE void multiply_long(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
-                                const float* HWY_RESTRICT q, std::int64_t dim) {
-  multiply_part<kHalves>(s, k, q, kLongDim);
-  for (std::int64_t i = kLongDim; i < dim; i += kLongDim) {
+                                const float* HWY_RESTRICT q, std::int64_t dim, std::int64_t chain) {
+  multiply_part<kHalves>(s, k, q, chain);
+  for (std::int64_t i = chain; i < dim; i += chain) {
     const float* rows[kKeyTile];
     for (int j = 0; j < kKeyTile; ++j) rows[j] = k[j] + i;
     V part[kKeyTile][2];
-    multiply_part<kHalves>(part, rows, q + i * kStrip, dim - i < kLongDim ? dim - i : kLongDim);
+    multiply_part<kHalves>(part, rows, q + i * kStrip, dim - i < chain ? dim - i : chain);
     for (int j = 0; j < kKeyTile; ++j)
       for (int half = 0; half < kHalves; ++half) s[j][half] = hn::Add(s[j][half], part[j][half]);
   }

@@ -28,7 +28,7 @@ struct Planted {
                ? testing::AssertionFailure() << "the planted error was not seen"
                : testing::AssertionSuccess();
   }
-  double bound() const { return core::bound(inputs.of.dtype, kCase.keys, definition.score_max); }
+  double bound() const { return core::bound(inputs.of.dtype, kCase.keys, score_size(inputs, definition)); }
 };
 
 std::string dtype_name(const testing::TestParamInfo<DType>& of) {
@@ -77,7 +77,7 @@ TEST_P(Compare, sees_one_element_that_the_norm_does_not_see) {
 TEST_P(Compare, sees_an_lse_off_by_twice_its_bound) {
   Planted p(GetParam());
   const double lse = p.definition.lse.at(0, 3, 7);
-  const double bound = core::lse_bound(kCase.keys, p.definition.score_max);
+  const double bound = core::lse_bound(kCase.keys, score_size(p.inputs, p.definition));
   p.result.lse.set({0, 3, 7, 0}, lse + 2 * bound * std::max(1., std::abs(lse)));
   EXPECT_TRUE(p.seen());
 }

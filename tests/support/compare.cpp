@@ -58,46 +58,6 @@ double root_mean_square(const std::vector<double>& x) {
   return count == 0 ? 0 : std::sqrt(sum / count);
 }
 
-// ||x|| of row [b, i, h].
-double norm_of_row(const Array& a, std::int64_t b, std::int64_t i, std::int64_t h) {
-  double sum = 0;
-  for (std::int64_t d = 0; d < a.shape()[3]; ++d) {
-    const double x = a.at(b, i, h, d);
-    sum += x * x;
-  }
-  return std::sqrt(sum);
-}
-
-double scale_of(const Case& c) {
-  return std::isnan(c.scale) ? 1 / std::sqrt(double(c.dim)) : double{c.scale};
-}
-
-// The largest scale ||q|| ||k|| over visible pairs.
-double largest_product(const Inputs& in) {
-  const Case& c = in.of;
-  double largest = 0;
-  for (std::int64_t b = 0; b < c.batch; ++b)
-    for (std::int64_t h = 0; h < c.heads; ++h) {
-      std::vector<double> q, k;
-      for (std::int64_t i = 0; i < c.queries; ++i) q.push_back(norm_of_row(in.q, b, i, h));
-      for (std::int64_t j = 0; j < c.keys; ++j) k.push_back(norm_of_row(in.k, b, j, h / c.group()));
-      for (std::int64_t i = 0; i < c.queries; ++i)
-        for (std::int64_t j = 0; j < c.keys; ++j) {
-          const double product = q[std::size_t(i)] * k[std::size_t(j)];
-          if (product > largest && in.sees(b, h, i, j)) largest = product;
-        }
-    }
-  return scale_of(c) * largest;
-}
-
-// S of the bound, for cases outside of the conditions of the table. A score that is small because
-// its terms cancel, or because of the cap, has the error of its terms, which scale ||q|| ||k||
-// bounds. N(0, 1) data at the default scale have sqrt(D) there: half of it is at most 8, where S
-// begins to count, up to D = 256.
-double score_size(const Inputs& in, double score_max) {
-  return std::max(score_max, largest_product(in) / 2);
-}
-
 testing::AssertionResult out_agrees(const Array& out, const Array& definition, double bound) {
   const DType dtype = out.dtype();
   const std::vector<double> got = values(out);
@@ -137,19 +97,6 @@ testing::AssertionResult equal_elements(const Array& a, const Array& b, std::str
   return testing::AssertionSuccess();
 }
 
-// How much smaller the outputs are than the terms of their sums, where the outputs are too few for
-// their norm to be an average. B Hk Dv of them are independent; rows that see the same keys are
-// not.
-double cancellation(const Inputs& in, const Outputs& definition) {
-  constexpr std::int64_t kMany = 16;
-  if (in.of.batch * in.of.kv_heads * in.of.value_dim >= kMany) return 1;
-  Inputs positive = in;
-  positive.v.fill([&](const Index4& i) { return std::abs(in.v.at(i[0], i[1], i[2], i[3])); });
-  const double terms = root_mean_square(values(define(positive).out));
-  const double sums = root_mean_square(values(definition.out));
-  return sums > 0 ? std::max(1., terms / sums) : 1;
-}
-
 }  // namespace
 
 std::vector<double> values(const Array& a) {
@@ -164,22 +111,18 @@ core::Deviation deviation(const Array& got, const Array& want) {
   return core::deviation(values(got), values(want));
 }
 
+core::ScoreSize score_size(const Inputs& in, const Outputs& definition) {
+  return {definition.score_max,
+          core::largest_product(in.q.tensor(), in.k.tensor(), double{in.of.scale})};
+}
+
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
                                const Backend& on) {
   const Case& c = inputs.of;
-  const double score = score_size(inputs, definition.score_max);
-  const double bound = core::bound(c.dtype, c.keys, score);
-  auto result = out_agrees(got.out, definition.out, bound);
-  if (!result)
-    if (const double factor = cancellation(inputs, definition); factor > 1)
-      result = out_agrees(got.out, definition.out, factor * bound);
-  if (result && got.lse.present()) {
-    // Terms that cancel leave their error in an lse that is small.
-    const bool cancels = score > definition.score_max;
-    result = lse_agrees(got.lse, definition.lse,
-                        cancels ? core::bound(DType::kFloat32, c.keys, score)
-                                : core::lse_bound(c.keys, definition.score_max));
-  }
+  const core::ScoreSize size = score_size(inputs, definition);
+  auto result = out_agrees(got.out, definition.out, core::bound(c.dtype, c.keys, size));
+  if (result && got.lse.present())
+    result = lse_agrees(got.lse, definition.lse, core::lse_bound(c.keys, size));
   return result ? result : result << "\n  " << on.command(c);
 }
 

@@ -17,6 +17,9 @@ std::vector<double> values(const Array& a);
 // core::deviation of two tensors of one shape.
 core::Deviation deviation(const Array& got, const Array& want);
 
+// What the bounds ask of a case; `definition` is its result by the reference.
+core::ScoreSize score_size(const Inputs& in, const Outputs& definition);
+
 // out and lse against the definition (in float64), within core::bound.
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
                                const Backend& on);

@@ -156,6 +156,8 @@ Inputs::Inputs(const Case& c)
       kv_lengths(integers(c.kv_lengths, c.length_dtype)),
       kv_starts(integers(c.kv_starts, c.length_dtype)),
       offsets(integers(c.offsets, c.length_dtype)) {
+  if (core::makes_few_outputs(v.shape()))
+    v.fill([this](const Index4& i) { return std::abs(v.at(i[0], i[1], i[2], i[3])); });
   if (c.sink) sink = normals(c, kSink, DType::kFloat32, {c.heads, 1, 1, 1});
 }
 

@@ -35,6 +35,16 @@ struct Generator {
     return array;
   }
 
+  // Positive where they make few outputs.
+  Array values(DType dtype, const Sizes& shape) const {
+    Array array = normal(kV, dtype, shape);
+    if (fill != Fill::kOutlines && core::makes_few_outputs(array.tensor.shape))
+      for_each_index(array.tensor.shape, [&](const core::Index4& i) {
+        array.tensor.store(i, std::abs(array.tensor.load(i)));
+      });
+    return array;
+  }
+
   // Three pairs of four are visible.
   Array mask(const Sizes& shape) const {
     if (fill == Fill::kOutlines) return make_outline(DType::kBool, shape);
@@ -50,7 +60,7 @@ Inputs generated(const Shape& s, DType dtype, const Generator& make) {
   Inputs in;
   in.q = make.normal(kQ, dtype, {s.batch, s.queries, s.heads, s.dim});
   in.k = make.normal(kK, dtype, {s.batch, s.keys, s.kv_heads, s.dim});
-  in.v = make.normal(kV, dtype, {s.batch, s.keys, s.kv_heads, s.value_dim});
+  in.v = make.values(dtype, {s.batch, s.keys, s.kv_heads, s.value_dim});
   return in;
 }
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <vector>
 
-#include "core/tolerance.hpp"
 #include "tools/tessera/array.hpp"
 
 namespace tessera::tool {
@@ -32,13 +31,13 @@ Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure&
   for (double& r : want)
     if (std::isinf(core::rounded(measure.dtype, r))) r = core::rounded(measure.dtype, r);
   const core::Deviation deviation = core::deviation(got, want);
-  const double bound = core::bound(measure.dtype, measure.keys, measure.score_max);
+  const double bound = core::bound(measure.dtype, measure.keys, measure.score);
   return {deviation.largest, deviation.relative, bound,
           core::within(measure.dtype, got, want, bound)};
 }
 
 Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure) {
-  Verdict verdict{.bound = core::lse_bound(measure.keys, measure.score_max)};
+  Verdict verdict{.bound = core::lse_bound(measure.keys, measure.score)};
   for_each_index(ref.shape, [&](const core::Index4& i) {
     const double want = load(ref, i), error = distance(load(x, i), want);
     const double size = std::isfinite(want) ? std::max(1., std::abs(want)) : 1;

@@ -1,6 +1,7 @@
 // A result against the definition: how far it is, and how far it may be.
 #pragma once
 #include "core/tensor.hpp"
+#include "core/tolerance.hpp"
 
 namespace tessera::tool {
 
@@ -16,7 +17,7 @@ struct Verdict {
 struct Measure {
   core::DType dtype;
   std::int64_t keys;
-  double score_max;
+  core::ScoreSize score;
 };
 Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
 Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);

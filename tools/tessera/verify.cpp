@@ -30,7 +30,7 @@ struct Report {
   Shape shape;
   core::DType dtype = core::DType::kFloat32;
   std::optional<Choice> choice;  // none for a given result
-  double score_max = 0;
+  core::ScoreSize score{};
   Verdict out;
   std::optional<Verdict> lse;
 
@@ -80,11 +80,14 @@ Report judge(const Verify& verify) {
   const Results results =
       given ? read_results(verify.result, wanted) : compute(context, desc, wanted);
   const Definition definition = define(context, inputs, verify.options);
-  const Measure measure{dtype, shape.keys, definition.score_max};
+  const core::ScoreSize score{
+      definition.score_max,
+      core::largest_product(inputs.q.tensor, inputs.k.tensor, double{desc.scale})};
+  const Measure measure{dtype, shape.keys, score};
   Report report;
   report.shape = shape;
   report.dtype = dtype;
-  report.score_max = definition.score_max;
+  report.score = score;
   if (!given) report.choice = choice;
   report.out = judge_out(results.out.tensor, definition.results.out.tensor, measure);
   if (results.lse.present())
@@ -104,7 +107,7 @@ void print_text(const Verify& verify, const Report& report) {
   print_line("max error", fmt::format("{:.2e}", report.out.max_error));
   print_line("relative error", beside_bound(report.out));
   if (report.lse) print_line("lse error", beside_bound(*report.lse));
-  print_line("largest |score|", fmt::format("{:.4g}", report.score_max));
+  print_line("largest |score|", fmt::format("{:.4g}", report.score.largest));
   print_line("verdict", report.pass() ? coloured(stdout, Colour::kGreen, "pass")
                                       : coloured(stdout, Colour::kRed, "outside the bound"));
   print_line("command", command(verify));
@@ -119,7 +122,8 @@ void print_json(const Verify& verify, const Report& report) {
     line["lse_relative_error"] = report.lse->relative_error;
     line["lse_bound"] = report.lse->bound;
   }
-  line["score_max"] = report.score_max;
+  line["score_max"] = report.score.largest;
+  line["score_product"] = report.score.product;
   line["pass"] = report.pass();
   if (report.choice) {
     line["backend"] = report.choice->backend;

@@ -15,38 +15,78 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 TEST(Tolerance, TheTableOfTheContract) {
-  EXPECT_EQ(bound(DType::kFloat32, 1, 0), 1e-6);
-  EXPECT_EQ(bound(DType::kFloat32, 1, 0, Pass::kGradients), 3e-6);
-  EXPECT_EQ(bound(DType::kFloat16, 16384, 8), 4e-4);
-  EXPECT_EQ(bound(DType::kFloat16, 16384, 8, Pass::kGradients), 8e-4);
-  EXPECT_EQ(bound(DType::kBfloat16, 0, 0), 3e-3);
-  EXPECT_EQ(bound(DType::kBfloat16, 0, 0, Pass::kGradients), 6e-3);
+  EXPECT_EQ(bound(DType::kFloat32, 1, {0, 0}), 1e-6);
+  EXPECT_EQ(bound(DType::kFloat32, 1, {0, 0}, Pass::kGradients), 3e-6);
+  EXPECT_EQ(bound(DType::kFloat16, 16384, {8, 0}), 4e-4);
+  EXPECT_EQ(bound(DType::kFloat16, 16384, {8, 0}, Pass::kGradients), 8e-4);
+  EXPECT_EQ(bound(DType::kBfloat16, 0, {0, 0}), 3e-3);
+  EXPECT_EQ(bound(DType::kBfloat16, 0, {0, 0}, Pass::kGradients), 6e-3);
 }
 
 TEST(Tolerance, TheFloat32PartGrowsWithScoresAndKeysBeyondTheConditions) {
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, 80), 1e-5);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, 8), 2e-6);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, 80, Pass::kGradients), 6e-5);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, 80), 4e-4 + 9e-6);
-  EXPECT_DOUBLE_EQ(bound(DType::kBfloat16, 100, 80), 3e-3 + 9e-6);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat64, 100, 80), 1e-13);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {80, 0}), 1e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, {8, 0}), 2e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, {80, 0}, Pass::kGradients), 6e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, {80, 0}), 4e-4 + 9e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kBfloat16, 100, {80, 0}), 3e-3 + 9e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat64, 100, {80, 0}), 1e-13);
 }
 
 // Never looser than the contract, which multiplies the whole row of the table by S / 8.
 TEST(Tolerance, IsWithinTheContract) {
   for (const DType t : {DType::kFloat32, DType::kFloat16, DType::kBfloat16})
     for (const double score : {0., 8., 9., 100., 1e6})
-      EXPECT_LE(bound(t, 100, score), bound(t, 100, 0) * std::max(1., score / 8) * (1 + 1e-15));
+      EXPECT_LE(bound(t, 100, {score, 0}), bound(t, 100, {0, 0}) * std::max(1., score / 8) * (1 + 1e-15));
 }
 
 TEST(Tolerance, LseGrowsWithScoresUntilItIsLargeItself) {
-  EXPECT_EQ(lse_bound(100, 3), 1e-6);
-  EXPECT_DOUBLE_EQ(lse_bound(100, 16), 2e-6);
-  EXPECT_DOUBLE_EQ(lse_bound(100, 32), 4e-6);
-  EXPECT_DOUBLE_EQ(lse_bound(100, 1e30), 4e-6);
+  EXPECT_EQ(lse_bound(100, {3, 0}), 1e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, {16, 0}), 2e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, {32, 0}), 4e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(100, {1e30, 0}), 4e-6);
 }
 
-TEST(Tolerance, TypesWithoutABoundAreADefect) { EXPECT_THROW(bound(DType::kInt32, 1, 0), Error); }
+// A score of 0 whose terms cancel: its error is that of its terms.
+TEST(Tolerance, TheBoundGrowsWithTheTermsOfScores) {
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {0, 200}), 1e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {80, 20}), 1e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, {0, 200}, Pass::kGradients), 8e-4 + 27e-6);
+}
+
+// Within the conditions of the table, D = 256 at most, it is the table.
+TEST(Tolerance, TheTermsOfNormalInputsChangeNothing) {
+  for (const std::int64_t dim : {64, 128, 256}) {
+    std::vector<double> q(std::size_t(512 * dim)), k(q.size());
+    const auto view = [dim](std::vector<double>& x) {
+      return Tensor{x.data(), {1, 512, 1, dim}, {0, dim, dim, 1}, DType::kFloat64};
+    };
+    fill_normal(view(q), 1, 0);
+    fill_normal(view(k), 1, 1);
+    const double product = largest_product(view(q), view(k), NAN);
+    EXPECT_GT(product, std::sqrt(double(dim)));
+    EXPECT_LE(effective_score({0, product}), kBoundScore) << dim;
+  }
+}
+
+TEST(Tolerance, LseGrowsWithTheTermsOfItsScores) {
+  EXPECT_DOUBLE_EQ(lse_bound(100, {0, 32}), 4e-6);
+  EXPECT_DOUBLE_EQ(lse_bound(4 * 16384, {0, 32}), 8e-6);
+}
+
+TEST(Tolerance, TheLargestProductIsThatOfTheLongestFiniteRowsOfAHead) {
+  std::vector<float> q{3, 4, 1, 0, 0, 2, 0, 1}, k{0, 2, 1, 0, 7, 0, float(kNan), 9};
+  // [1, L, H, 2]: two queries and two keys for two heads.
+  const auto dense = [](std::vector<float>& x) {
+    return Tensor{x.data(), {1, 2, 2, 2}, {8, 4, 2, 1}, DType::kFloat32};
+  };
+  EXPECT_DOUBLE_EQ(largest_product(dense(q), dense(k), 0.5), 0.5 * 5 * 7);
+  const Tensor one_head{k.data(), {1, 4, 1, 2}, {8, 2, 2, 1}, DType::kFloat32};
+  EXPECT_DOUBLE_EQ(largest_product(dense(q), one_head, 1), 5 * 7);
+  const Tensor none{nullptr, {1, 0, 2, 2}, {0, 4, 2, 1}, DType::kFloat32};
+  EXPECT_EQ(largest_product(none, dense(k), 1), 0);
+}
+
+TEST(Tolerance, TypesWithoutABoundAreADefect) { EXPECT_THROW(bound(DType::kInt32, 1, {0, 0}), Error); }
 
 TEST(Tolerance, RelativeErrorIsThatOfTheNorm) {
   const std::vector<double> ref{3, 4}, x{3, 4.5};
@@ -104,7 +144,7 @@ TEST_P(RoundingOf, CorrectRoundingPassesWithABoundOfNothing) {
 
 TEST_P(RoundingOf, TwiceTheBoundFails) {
   std::vector<double> ref, x;
-  const double limit = bound(GetParam(), 1, 0);
+  const double limit = bound(GetParam(), 1, {0, 0});
   for (std::uint64_t n = 0; n < 1000; ++n) {
     ref.push_back(normal(2, 0, n));
     x.push_back(ref.back() * (1 + (n % 2 ? 2 : -2) * limit));

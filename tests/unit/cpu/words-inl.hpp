@@ -65,10 +65,10 @@ void multiply(float* s, const float* const* k, const float* q, std::int64_t dim)
   const float* keys[in::kKeyTile];
   std::copy_n(k, in::kKeyTile, keys);
   V tile[in::kKeyTile][2];
-  if (dim <= in::kLongDim)
+  if (dim <= in::kLongestChain)
     in::multiply_transposed<kHalves>(tile, keys, queries.data(), dim);
   else
-    in::multiply_long<kHalves>(tile, keys, queries.data(), dim);
+    in::multiply_long<kHalves>(tile, keys, queries.data(), dim, in::kLongestChain);
   for (int j = 0; j < in::kKeyTile; ++j)
     for (int half = 0; half < kHalves; ++half)
       hn::StoreU(tile[j][half], d, s + j * in::kStrip + half * N);

@@ -16,7 +16,7 @@ namespace {
 using core::DType;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Measure kMeasure{DType::kFloat32, 512, 4};
+constexpr Measure kMeasure{DType::kFloat32, 512, {4, 0}};
 
 Array doubles(const std::vector<double>& values) {
   Array a = make_array(DType::kFloat64, std::vector<std::int64_t>{std::int64_t(values.size())});
@@ -41,7 +41,7 @@ Array scaled(const Array& array, double factor) {
 
 TEST(Verdict, TurnsAtTheBoundOfTheContract) {
   const Array ref = normal(1000);
-  const double bound = core::bound(DType::kFloat32, 512, 4);
+  const double bound = core::bound(DType::kFloat32, 512, {4, 0});
   const Verdict near = judge_out(scaled(ref, 1 + 0.9 * bound).tensor, ref.tensor, kMeasure);
   EXPECT_TRUE(near.pass);
   EXPECT_EQ(near.bound, bound);
@@ -67,7 +67,7 @@ TEST(Verdict, ZerosMustBeMetExactly) {
 
 TEST(Verdict, WhatTheTypeCannotHoldRoundsToInfinity) {
   const Array ref = doubles({1, 1e6});
-  const Measure half{DType::kFloat16, 8, 1};
+  const Measure half{DType::kFloat16, 8, {1, 0}};
   EXPECT_TRUE(judge_out(doubles({1, kInfinity}).tensor, ref.tensor, half).pass);
   EXPECT_FALSE(judge_out(doubles({1, 65504}).tensor, ref.tensor, half).pass);
 }
@@ -76,7 +76,7 @@ TEST(Verdict, LseIsJudgedRowByRow) {
   std::vector<double> values(1000, 5.);
   values[7] = -kInfinity;
   const Array ref = doubles(values);
-  const double bound = core::lse_bound(512, 4);
+  const double bound = core::lse_bound(512, {4, 0});
   values[500] = 5 * (1 + 0.9 * bound);
   EXPECT_TRUE(judge_lse(doubles(values).tensor, ref.tensor, kMeasure).pass);
   values[500] = 5 * (1 + 2 * bound);
