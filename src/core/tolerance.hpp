@@ -43,7 +43,7 @@ struct ScoreSize {
 // N(0, 1) inputs at the default scale their part stays below kBoundScore up to D = 256, so that
 // within the conditions it changes nothing.
 inline double effective_score(const ScoreSize& size) {
-  return std::max(size.largest, 0.4 * size.product);
+  return std::max(size.largest, size.product / 3);
 }
 
 // How far the float32 part of an error may grow. A score of size S has an absolute error of S ulps,
