@@ -59,6 +59,13 @@ class Attention(ctypes.Structure):
         ("score_max", POINTER(c_double))]
 
 
+class Backward(ctypes.Structure):
+    _fields_ = [
+        ("size", c_uint32), ("flags", c_uint32), ("forward", POINTER(Attention)),
+        *tensors("d_out d_lse dq dk dv d_bias d_sink"),
+        ("workspace", c_void_p), ("workspace_bytes", c_uint64)]
+
+
 class ContextConfig(ctypes.Structure):
     _fields_ = [
         ("size", c_uint32), ("flags", c_uint32), ("threads", c_int32), ("reserved", c_uint32),
@@ -83,6 +90,7 @@ def library() -> ctypes.CDLL:
     lib.tessera_version.restype = c_char_p
     lib.tessera_context_create.argtypes = [c_void_p, POINTER(c_void_p), c_void_p]
     lib.tessera_attention.argtypes = [c_void_p, c_void_p, c_void_p]
+    lib.tessera_attention_backward.argtypes = [c_void_p, c_void_p, c_void_p]
     return lib
 
 
@@ -119,20 +127,52 @@ def tensor(x: Array) -> Tensor:
     return Tensor(x.ctypes.data, x.shape, tuple(strides), DTYPES[x.dtype.name], DEVICE_CPU)
 
 
-def description(case: Case, q: Array, k: Array, v: Array, out: Array) -> Attention:
-    names = [name for name, kind in Attention._fields_ if kind is Tensor]
-    given = {"q": tensor(q), "k": tensor(k), "v": tensor(v), "out": tensor(out)}
+def fields(kind: type, **given: Array) -> dict[str, Tensor]:
+    """All tensors of a structure: those that are given, and absent ones."""
+    names = [name for name, of in kind._fields_ if of is Tensor]
+    return {name: tensor(given[name]) if name in given else absent() for name in names}
+
+
+def description(case: Case, **given: Array) -> Attention:
     return Attention(
         size=ctypes.sizeof(Attention), backend=BACKEND_CPU, align=TOP_LEFT if case.causal else 0,
         scale=float("nan"), left=UNBOUNDED, right=0 if case.causal else UNBOUNDED,
-        **({name: absent() for name in names} | given))
+        **fields(Attention, **given))
+
+
+def backward_pair(case: Case, views: list[Array]) -> tuple[Callable, Callable] | Exception:
+    """As `pair`, for the gradients."""
+    q, k, v, grad = views
+    out, lse = np.zeros_like(q), np.zeros((1, case.heads, case.queries, 1), np.float32)
+    gradients = [np.zeros_like(x) for x in (q, k, v)]
+    forward = description(case, q=q, k=k, v=v, out=out, lse=lse)
+    desc = Backward(size=ctypes.sizeof(Backward), forward=ctypes.pointer(forward),
+                    **fields(Backward, d_out=grad, **dict(zip(("dq", "dk", "dv"), gradients))))
+    error, owner, lib = new_error(), context(case.threads), library()
+    where, why = ctypes.byref(desc), ctypes.byref(error)
+
+    def call() -> list[Array]:
+        check(lib.tessera_attention_backward(owner, where, why), error)
+        return gradients
+
+    def read(result: list[Array]) -> list[Array]:
+        return [x.swapaxes(1, 2) for x in result]
+
+    try:
+        check(lib.tessera_attention(owner, ctypes.byref(forward), why), error)
+        call()
+    except RuntimeError as refusal:
+        return refusal
+    call.arrays = [views, out, lse]  # keeps them alive
+    return call, read
 
 
 def pair(case: Case, views: list[Array]) -> tuple[Callable, Callable] | Exception:
     """The call and its reader, for arrays seen as [batch, sequence, heads, dim]; or why not."""
     q, k, v = views
     out = np.zeros_like(q)  # with the strides of q
-    desc, error, owner = description(case, q, k, v, out), new_error(), context(case.threads)
+    desc, error = description(case, q=q, k=k, v=v, out=out), new_error()
+    owner = context(case.threads)
     attend, where, why = library().tessera_attention, ctypes.byref(desc), ctypes.byref(error)
 
     def call() -> Array:
@@ -151,9 +191,9 @@ def pair(case: Case, views: list[Array]) -> tuple[Callable, Callable] | Exceptio
 
 
 def prepare(case: Case, q: Array, k: Array, v: Array, grad: Array) -> dict:
-    if case.suite == "backward":
-        return {}
     views = [x.swapaxes(1, 2) for x in (q, k, v)]
+    if case.suite == "backward":
+        return {"": backward_pair(case, [*views, grad.swapaxes(1, 2)])}
     pairs = {"": pair(case, views)}
     if case.suite == "forward":
         pairs["BLHD"] = pair(case, [np.ascontiguousarray(x) for x in views])
