@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/gradients.hpp"
 #include "core/problem.hpp"
 #include "plan/device.hpp"
 
@@ -57,8 +58,14 @@ struct Plan {
 // Refuses, with UNSUPPORTED, what the backend that was asked for cannot do.
 Plan make_plan(const core::Problem& problem, Backend wanted, const Device& device);
 
+// The same of the backward pass.
+Plan make_backward_plan(const core::Problem& problem, const core::Gradients& gradients,
+                        Backend wanted, const Device& device);
+
 // One JSON object.
 std::string to_json(const Plan& plan, const core::Problem& problem);
+std::string to_json(const Plan& plan, const core::Problem& problem,
+                    const core::Gradients& gradients);
 std::string to_json(const core::Problem& problem);
 
 }  // namespace tessera::plan
