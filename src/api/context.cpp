@@ -116,7 +116,9 @@ void Context::attention_backward(const tessera_attention_backward_desc& desc,
   const plan::Plan plan =
       plan::make_backward_plan(call.problem, call.gradients, call.backend, engine_.device());
   check_room(plan, call.workspace, call.workspace_bytes);
-  core::reference::backward(call.problem, call.gradients);
+  if (plan.backend == plan::Backend::kReference)
+    return core::reference::backward(call.problem, call.gradients);
+  engine_.run_backward(call.problem, call.gradients, plan, call.workspace);
 }
 
 std::string Context::describe_plan(const tessera_attention_desc& desc) const {

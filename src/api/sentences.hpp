@@ -83,6 +83,7 @@ enum class Sentence {
 
   // Worded where they arise: src/plan and src/cpu do not see this table
   kCpuLacks,
+  kCpuBackwardLacks,
   kWorkspaceMemory,
   kNoMemory,
   kUnexpected,
@@ -274,6 +275,9 @@ inline constexpr SentenceRow kSentences[] = {
     {kCpuLacks, kUnsupported,
      "the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, "
      "which does"},
+    {kCpuBackwardLacks, kUnsupported,
+     "the backward pass of the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or "
+     "TESSERA_BACKEND_REFERENCE, which does"},
     {kWorkspaceMemory, kOutOfMemory,
      "the call needs a workspace of {} bytes, which could not be allocated; free memory, or use "
      "fewer threads"},

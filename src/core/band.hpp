@@ -40,6 +40,10 @@ struct Band {
   Range seen_by_all(Range rows) const {
     return {rows.end - 1 + offset - left, rows.begin + offset + right + 1};
   }
+  // The rows that see some of the keys, for keys that are not empty.
+  Range rows_that_see_any(Range keys) const {
+    return {keys.begin - offset - right, keys.end - offset + left};
+  }
 
   friend bool operator==(const Band&, const Band&) = default;
 };

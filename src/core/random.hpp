@@ -43,9 +43,9 @@ inline void fill_normal(const Tensor& t, std::uint64_t seed, std::uint32_t tenso
 }
 
 // Whether values of shape [B, Lk, Hk, Dv] make fewer than 16 outputs that are independent of each
-// other: rows that see the same keys are not. The norm of so few is no average. It may be as near to
-// 0 as chance has it, while the error of its sums is that of their terms, so that no relative error
-// can be promised. Such values are drawn positive: their sums are as large as their terms.
+// other: rows that see the same keys are not. The norm of so few is no average. It may be as near
+// to 0 as chance has it, while the error of its sums is that of their terms, so that no relative
+// error can be promised. Such values are drawn positive: their sums are as large as their terms.
 constexpr bool makes_few_outputs(const Index4& values) {
   return values[0] * values[2] * values[3] < 16;
 }

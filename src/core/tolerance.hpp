@@ -85,8 +85,8 @@ inline double norm(const Tensor& x, std::int64_t b, std::int64_t i, std::int64_t
   return std::sqrt(sum);
 }
 
-// The largest finite scale ||q|| ||k||, an upper estimate of any score, over the rows of each head. A
-// scale of NaN is 1 / sqrt(D).
+// The largest finite scale ||q|| ||k||, an upper estimate of any score, over the rows of each head.
+// A scale of NaN is 1 / sqrt(D).
 inline double largest_product(const Tensor& q, const Tensor& k, double scale) {
   const auto longest = [](const Tensor& x, std::int64_t b, std::int64_t h) {
     double most = 0;

@@ -6,6 +6,7 @@
 #include <new>
 #include <span>
 
+#include "core/gradients.hpp"
 #include "core/problem.hpp"
 #include "plan/plan.hpp"
 
@@ -48,6 +49,7 @@ struct Call {
   const plan::Plan& plan;
   std::byte* memory;  // plan.workspace_bytes(): shared, then that of each worker
   Tasks tasks;
+  const core::Gradients* gradients = nullptr;  // of the backward pass
 
   float* shared() const { return reinterpret_cast<float*>(memory); }
   float* of_worker(int worker) const {
@@ -64,7 +66,10 @@ struct Target {
   std::int64_t lanes;
   bool (*present)();
   Phase forward;
-  Phase standard[3];  // S = Q K^T, P = softmax S, O = P V: all workers end one before the next
+  Phase backward;        // dq, dk and dv
+  Phase reduce_queries;  // dq, where the keys were split
+  Phase bias, sink;      // their gradients
+  Phase standard[3];     // S = Q K^T, P = softmax S, O = P V: all workers end one before the next
 };
 
 // Every target of this library, the best first.

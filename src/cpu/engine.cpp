@@ -12,6 +12,7 @@
 #include "cpu/call.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/pool.hpp"
+#include "plan/backward.hpp"
 #if __has_include(<unistd.h>)
 #include <unistd.h>
 #endif
@@ -133,19 +134,49 @@ Engine::~Engine() = default;
 
 const plan::Device& Engine::device() const { return inside_->device; }
 
+// The memory and the threads of one call. A second caller does not wait for the threads: it works
+// alone.
+struct Engine::Turn {
+  Inside& inside;
+  Crew& crew;
+  Lease lease;
+  Call call;
+  std::unique_lock<std::mutex> threads;
+
+  Turn(Inside& engine, const core::Problem& problem, const plan::Plan& plan, void* lent)
+      : inside(engine),
+        crew(engine.present_crew()),
+        lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes())),
+        call{problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory(), {}},
+        threads(crew.mutex, std::defer_lock) {
+    if (plan.workers > 1) threads.try_lock();
+  }
+  void run(Phase phase, std::int64_t tasks) {
+    if (tasks > 0) inside.run_phase(threads.owns_lock() ? &crew : nullptr, call, phase, tasks);
+  }
+};
+
 void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* lent) {
   if (plan.tasks == 0) return;
-  Crew& crew = inside_->present_crew();
-  const Lease lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes()));
-  Call call{problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory(), {}};
-  // A second caller does not wait for the threads: it works alone.
-  std::unique_lock<std::mutex> threads(crew.mutex, std::defer_lock);
-  const bool parallel = plan.workers > 1 && threads.try_lock();
-  Crew* const owner = parallel ? &crew : nullptr;
   const Target& target = inside_->target;
-  if (plan.backend == plan::Backend::kCpu)
-    return inside_->run_phase(owner, call, target.forward, plan.tasks);
-  for (const Phase phase : target.standard) inside_->run_phase(owner, call, phase, plan.tasks);
+  Turn turn(*inside_, problem, plan, lent);
+  if (plan.backend == plan::Backend::kCpu) return turn.run(target.forward, plan.tasks);
+  for (const Phase phase : target.standard) turn.run(phase, plan.tasks);
+}
+
+void Engine::run_backward(const core::Problem& problem, const core::Gradients& gradients,
+                          const plan::Plan& plan, void* lent) {
+  const core::Gradients& g = gradients;
+  const Target& target = inside_->target;
+  Turn turn(*inside_, problem, plan, lent);
+  turn.call.gradients = &g;
+  if (g.dq.present() || g.dk.present() || g.dv.present()) turn.run(target.backward, plan.tasks);
+  if (g.dq.present() && plan.splits > 1)
+    turn.run(target.reduce_queries, problem.batch * problem.heads);
+  if (g.d_bias.present())
+    turn.run(target.bias, g.d_bias.shape[0] * g.d_bias.shape[1] *
+                              plan::bias_spans(problem, g, plan.tile_queries));
+  if (g.d_sink.present()) turn.run(target.sink, problem.heads);
 }
 
 }  // namespace tessera::cpu

@@ -42,9 +42,13 @@ class Engine {
   // Computes the problem as planned for device(): backends kCpu and kStandard. `lent` is workspace
   // of at least plan.workspace_bytes(), or null.
   void run(const core::Problem& problem, const plan::Plan& plan, void* lent = nullptr);
+  // The gradients of the problem, as planned by plan::make_backward_plan.
+  void run_backward(const core::Problem& problem, const core::Gradients& gradients,
+                    const plan::Plan& plan, void* lent = nullptr);
 
  private:
   struct Inside;
+  struct Turn;
   std::unique_ptr<Inside> inside_;
 };
 

@@ -59,8 +59,8 @@ HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows)
   }
 }
 
-// The longest sum of a score. A scale above the default magnifies its error with it, beyond what the
-// scores say where their terms cancel: shorter sums halve it (docs/numerics.md).
+// The longest sum of a score. A scale above the default magnifies its error, beyond what the scores
+// say where their terms cancel: shorter sums halve it (docs/numerics.md).
 HWY_INLINE std::int64_t longest_chain(const Problem& p) {
   return p.scale * p.scale * float(p.dim) > 2 ? 32 : kLongestChain;
 }

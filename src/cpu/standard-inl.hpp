@@ -7,7 +7,7 @@
 #define TESSERA_CPU_STANDARD_INL_HPP
 #endif
 
-#include "cpu/forward-inl.hpp"
+#include "cpu/backward_options-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -132,7 +132,15 @@ HWY_NOINLINE void standard_values(Call& call, int worker) {
 
 // The row of this target in the table of all.
 inline Target target(const char* name, bool (*present)()) {
-  return {name, N, present, forward, {standard_scores, standard_softmax, standard_values}};
+  return {name,
+          N,
+          present,
+          forward,
+          backward,
+          reduce_queries,
+          differentiate_bias,
+          differentiate_sink,
+          {standard_scores, standard_softmax, standard_values}};
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

@@ -1,21 +1,144 @@
-// The plan of the backward pass.
+#include "plan/backward.hpp"
+
+#include <algorithm>
+#include <string>
+
 #include "core/error.hpp"
-#include "plan/plan.hpp"
 
 namespace tessera::plan {
+namespace {
 
-Plan make_backward_plan(const core::Problem& p, const core::Gradients&, Backend wanted,
-                        const Device& device) {
-  if (wanted == Backend::kCpu || wanted == Backend::kStandard)
-    core::fail(core::Status::kUnsupported,
-               "the CPU backend does not do gradients yet; use TESSERA_BACKEND_AUTO or "
-               "TESSERA_BACKEND_REFERENCE, which does");
+using core::Gradients;
+using core::Problem;
+
+constexpr std::int64_t kFloat = 4;  // bytes
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+// What the CPU kernels do not do, each with the word for it; nullptr where they do all.
+const char* missing_on_cpu(const Problem& p) {
+  if (p.q.dtype == core::DType::kFloat64) return "float64";
+  if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
+  if (p.seqused_q.present() || p.seqused_k.present()) return "seqused lengths";
+  if (p.dropout.p != 0) return "dropout";
+  if (p.cache_batch_idx.present()) return "sequences that share rows of k and v (cache_batch_idx)";
+  return nullptr;
+}
+
+// ---- Splits ----
+
+// A head of keys is cut where there are few heads, by the shape alone: results do not depend on the
+// threads. Each cut costs a float32 copy of dQ, and that the queries are packed once more, which is
+// little beside 512 keys.
+constexpr std::int64_t kTasks = 32;
+constexpr std::int64_t kMostSplits = 16;
+constexpr std::int64_t kLeastKeys = 512;
+
+std::int64_t keys_of_split(const Problem& p, const Tiles& tiles) {
+  const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.kv_heads);
+  const std::int64_t by_heads = std::min(kMostSplits, divide_up(kTasks, heads));
+  const std::int64_t by_keys = std::max<std::int64_t>(1, p.keys / kLeastKeys);
+  const std::int64_t keys = divide_up(p.keys, std::min(by_heads, by_keys));
+  return std::max(tiles.block, round_up(keys, tiles.block));
+}
+
+// ---- Workers ----
+
+// As in the forward pass: below this a second thread costs more than it brings.
+constexpr double kFlopsPerWorker = 4e6;
+
+std::int64_t useful_workers(const Plan& plan, const Problem& p) {
+  const double flops = 2. * double(p.batch) * double(p.heads) * double(p.queries) * double(p.keys) *
+                       double(3 * p.dim + 2 * p.value_dim);
+  const auto by_work = std::int64_t(std::min(flops / kFlopsPerWorker, 1e6)) + 1;
+  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+}
+
+// Rows of dQ in memory that is shared, for each split.
+std::int64_t shared_bytes(const Plan& plan, const Problem& p, const Tiles& tiles) {
+  if (plan.splits == 1) return 0;
+  const std::int64_t rows = p.q.shape[0] * p.heads * p.queries;
+  return plan.splits * rows * round_up(p.dim, tiles.panel) * kFloat;
+}
+
+Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
+  const Tiles tiles = tiles_for(device.lanes);
+  Plan plan;
+  plan.backend = Backend::kCpu;
+  plan.device = device;
+  plan.tile_queries = 2 * tiles.strip;
+  plan.tile_keys = tiles.block;
+  plan.task_queries = p.queries;
+  plan.split_keys = keys_of_split(p, tiles);
+  plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, plan.split_keys));
+  plan.tasks = p.batch * p.kv_heads * plan.splits;
+  plan.workers = useful_workers(plan, p);
+  plan.packing = Packing::kBlock;
+  plan.why_packing = "every operand is read by rows and by columns";
+  plan.worker_bytes = backward_layout(p, plan, g.d_bias.present()).floats * kFloat;
+  plan.shared_bytes = round_up(shared_bytes(plan, p, tiles), 64);
+  return plan;
+}
+
+Plan plan_reference(const Problem& p, const Device& device, const char* why) {
   Plan plan;
   plan.device = device;
   plan.tile_keys = p.keys;
   plan.tasks = p.batch * p.heads * p.queries;
-  plan.why_backend = wanted == Backend::kReference ? "asked for" : "gradients";
+  plan.why_backend = why;
   plan.why_packing = "k and v are read as they lie";
+  return plan;
+}
+
+}  // namespace
+
+BackwardLayout backward_layout(const Problem& p, const Plan& plan, bool with_bias) {
+  const Tiles tiles = tiles_for(plan.device.lanes);
+  BackwardLayout at;
+  at.dim = round_up(p.dim, tiles.panel);
+  at.value_dim = round_up(p.value_dim, tiles.panel);
+  const auto take = [&at](std::int64_t floats) {
+    const std::int64_t begin = at.floats;
+    at.floats += round_up(floats, 16);
+    return begin;
+  };
+  const std::int64_t span = 2 * tiles.strip, rows = round_up(p.queries, span);
+  at.q = take(rows * at.dim);
+  at.d_out = take(rows * at.value_dim);
+  at.dq = take(rows * at.dim);
+  at.q_columns = take(rows * p.dim);
+  at.d_out_columns = take(rows * p.value_dim);
+  at.lse = take(rows);
+  at.delta = take(rows);
+  at.k = take(tiles.block * at.dim);
+  at.v = take(tiles.block * at.value_dim);
+  const std::int64_t keys = std::min(plan.split_keys, round_up(p.keys, tiles.block));
+  at.dk = take((keys + tiles.key_tile) * at.dim);
+  at.dv = take((keys + tiles.key_tile) * at.value_dim);
+  const std::int64_t pairs = tiles.block + tiles.key_tile;
+  at.p = take(pairs * span);
+  at.ds = take(pairs * span);
+  at.s = take(pairs * tiles.strip);
+  at.slope = take(pairs * tiles.strip);
+  const bool biased = p.mask.present() || p.bias.present();
+  at.modifiers = take(biased ? tiles.block * (tiles.strip + tiles.together) : 0);
+  at.row = take(std::max(at.dim, at.value_dim));
+  at.bias_sums = take(with_bias ? (round_up(p.keys, tiles.block) + tiles.block) * span : 0);
+  return at;
+}
+
+Plan make_backward_plan(const Problem& p, const Gradients& g, Backend wanted,
+                        const Device& device) {
+  if (wanted == Backend::kReference) return plan_reference(p, device, "asked for");
+  const char* missing = wanted == Backend::kStandard ? "standard attention" : missing_on_cpu(p);
+  if (missing != nullptr && wanted == Backend::kAuto) return plan_reference(p, device, missing);
+  if (missing != nullptr)
+    core::fail(core::Status::kUnsupported,
+               std::string("the backward pass of the CPU backend does not do ") + missing +
+                   " yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, which does");
+  Plan plan = plan_cpu(p, g, device);
+  plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;
 }
 

@@ -49,6 +49,8 @@ struct Plan {
   Packing packing = Packing::kNone;
   std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
   std::string_view why_backend, why_packing;
+  // Of the backward pass: a task takes so many keys of a head; its dQ is one of `splits` parts.
+  std::int64_t split_keys = 0, splits = 1;
 
   std::int64_t workspace_bytes() const { return workers * worker_bytes + shared_bytes; }
 
@@ -58,7 +60,7 @@ struct Plan {
 // Refuses, with UNSUPPORTED, what the backend that was asked for cannot do.
 Plan make_plan(const core::Problem& problem, Backend wanted, const Device& device);
 
-// The same of the backward pass.
+// The same for the gradients of a problem.
 Plan make_backward_plan(const core::Problem& problem, const core::Gradients& gradients,
                         Backend wanted, const Device& device);
 

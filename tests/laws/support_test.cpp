@@ -28,7 +28,9 @@ struct Planted {
                ? testing::AssertionFailure() << "the planted error was not seen"
                : testing::AssertionSuccess();
   }
-  double bound() const { return core::bound(inputs.of.dtype, kCase.keys, score_size(inputs, definition)); }
+  double bound() const {
+    return core::bound(inputs.of.dtype, kCase.keys, score_size(inputs, definition));
+  }
 };
 
 std::string dtype_name(const testing::TestParamInfo<DType>& of) {

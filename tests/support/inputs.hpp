@@ -14,8 +14,8 @@ struct Inputs {
   Array q, k, v;
   Array mask, bias, alibi, sink, kv_lengths, kv_starts, offsets;
 
-  // N(0, 1) by core::normal, as `tessera verify --seed` makes them; v is positive where it makes few
-  // outputs.
+  // N(0, 1) by core::normal, as `tessera verify --seed` makes them; v is positive where it makes
+  // few outputs.
   explicit Inputs(const Case& c);
 
   // Steps 4 and 5 of the contract, stated a second time: is key j visible to query i?

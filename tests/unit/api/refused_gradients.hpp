@@ -145,8 +145,20 @@ inline const Refusals kRefusedGradients = {
      },
      differentiate},
 
-    {Sentence::kCpuLacks, "gradients on the CPU backend",
-     [](Subject& s) { s.desc.backend = TESSERA_BACKEND_CPU; }, differentiate},
+    {Sentence::kSmallWorkspace, "too few bytes for gradients",
+     [](Subject& s) {
+       s.backward.workspace = s.workspace();
+       s.backward.workspace_bytes = 64;
+     },
+     differentiate},
+    {Sentence::kCpuBackwardLacks, "gradients of dropout on the CPU backend",
+     [](Subject& s) {
+       s.desc.backend = TESSERA_BACKEND_CPU;
+       s.desc.dropout_p = 0.5f;
+     },
+     differentiate},
+    {Sentence::kCpuBackwardLacks, "gradients in standard attention",
+     [](Subject& s) { s.desc.backend = TESSERA_BACKEND_STANDARD; }, differentiate},
 };
 
 }  // namespace tessera::test

@@ -1,0 +1,26 @@
+// The workspace of the CPU backward pass: one description, by which it is planned and used.
+#pragma once
+#include <cstdint>
+
+#include "plan/plan.hpp"
+
+namespace tessera::plan {
+
+// Where everything of one worker lies, in floats from the beginning of its part. Rows are padded to
+// whole panels, heads to whole spans of two strips of queries.
+struct BackwardLayout {
+  std::int64_t dim = 0, value_dim = 0;  // of a padded row
+  std::int64_t q = 0, d_out = 0, dq = 0, q_columns = 0, d_out_columns = 0, lse = 0, delta = 0;
+  std::int64_t k = 0, v = 0, dk = 0, dv = 0;
+  std::int64_t p = 0, ds = 0, s = 0, slope = 0, modifiers = 0, row = 0, bias_sums = 0;
+  std::int64_t floats = 0;
+};
+BackwardLayout backward_layout(const core::Problem& problem, const Plan& plan, bool with_bias);
+
+// The gradient of a bias is summed by tasks of so many spans of queries for each of its heads.
+inline std::int64_t bias_spans(const core::Problem& p, const core::Gradients& g,
+                               std::int64_t span) {
+  return g.d_bias.shape[2] == 1 ? 1 : (p.queries + span - 1) / span;
+}
+
+}  // namespace tessera::plan
