@@ -54,6 +54,10 @@ typedef enum tessera_device { TESSERA_CPU = 1, TESSERA_CUDA = 2 } tessera_device
 
 typedef enum tessera_tensor_flags { TESSERA_READ_ONLY = 1 } tessera_tensor_flags;
 
+typedef enum tessera_backward_flags {
+  TESSERA_ACCUMULATE = 1 /* add the gradients to what is there */
+} tessera_backward_flags;
+
 typedef enum tessera_backend {
   TESSERA_BACKEND_AUTO = 0,      /* the fastest that can do the call; never another answer */
   TESSERA_BACKEND_CPU = 1,       /* tiled, in the vector instructions of the processor */
@@ -231,6 +235,58 @@ static inline tessera_attention_desc tessera_attention_desc_default(void) {
   return d;
 }
 
+/* ---- Gradients ------------------------------------------------------------------------------- */
+
+/* The gradients of one call. With P, out and lse as above, Z_ij the weight that dropout gives a
+ * pair and t_ij the slope of the soft cap (1 without them), and D_i = <d_out_i, out_i> - d_lse_i:
+ *
+ *   dP_ij = Z_ij <d_out_i, v_j>;         dS_ij = P_ij (dP_ij - D_i);   d_bias_ij = dS_ij
+ *   dq_i = scale sum_j dS_ij t_ij k_j;   dk_j = scale sum_i dS_ij t_ij q_i
+ *   dv_j = sum_i P_ij Z_ij d_out_i;      d_sink = - sum_i exp(sink - lse_i) D_i
+ *
+ * Key heads sum over the query heads that share them, d_bias over what the bias is broadcast to.
+ * A row that sees no key, and a key or bias that no row sees, has a gradient of exactly 0. Sums are
+ * formed in float32 or better and rounded once, also where they are added to what is there.
+ * The gradients may be asked for in any company; those that are absent are not computed. They may
+ * not overlap each other, or anything that is read. Not for pages or calls that start from a state.
+ * Source: Dao, "FlashAttention-2", 2023, for the backward pass without the matrix.
+ */
+typedef struct tessera_attention_backward_desc {
+  uint32_t size;  /* set by tessera_attention_backward_desc_default() */
+  uint32_t flags; /* tessera_backward_flags */
+
+  /* The call, required. Its out and lse, both required, are read here, as the call wrote them; its
+   * backend is the one that computes the gradients; its workspace and score_max are left alone. */
+  const tessera_attention_desc* forward;
+
+  tessera_tensor d_out; /* [B, Lq, H, Dv] float32, or as q; any strides, 0 as well */
+  tessera_tensor d_lse; /* [B, H, Lq] float32 (with float64: float64 too), or absent: 0 */
+
+  /* What is wanted. Of the shape of q, k, v, bias and sink, in float32 or the type of those (with
+   * float64: float64 too). In dimensions where the bias has stride 0, d_bias may have size 1. */
+  tessera_tensor dq;     /* [B, Lq, H, D] */
+  tessera_tensor dk;     /* [B, Lk, Hk, D] */
+  tessera_tensor dv;     /* [B, Lk, Hk, Dv] */
+  tessera_tensor d_bias; /* [B|1, H|1, Lq|1, Lk|1] */
+  tessera_tensor d_sink; /* [H] */
+
+  void* workspace; /* scratch on a multiple of 64 bytes; NULL: the context keeps its own */
+  uint64_t workspace_bytes;
+} tessera_attention_backward_desc;
+
+static inline tessera_attention_backward_desc tessera_attention_backward_desc_default(void) {
+  const tessera_tensor absent = tessera_tensor_default();
+  tessera_attention_backward_desc d;
+  d.size = sizeof d;
+  d.flags = 0;
+  d.forward = 0;
+  d.d_out = d.d_lse = absent;
+  d.dq = d.dk = d.dv = d.d_bias = d.d_sink = absent;
+  d.workspace = 0;
+  d.workspace_bytes = 0;
+  return d;
+}
+
 /* ---- Contexts -------------------------------------------------------------------------------- */
 
 /* Threads lent by the host application. parallel_for calls body(argument, w) exactly once for each
@@ -280,8 +336,13 @@ TESSERA_API tessera_status tessera_attention(tessera_context* context,
                                              const tessera_attention_desc* desc,
                                              tessera_error* error);
 
+/* Computes the gradients of one call. */
+TESSERA_API tessera_status tessera_attention_backward(tessera_context* context,
+                                                      const tessera_attention_backward_desc* desc,
+                                                      tessera_error* error);
+
 /* Writes text into buffer, ended by 0 and cut off at capacity bytes; *needed (may be NULL) receives
- * the bytes that the whole text takes, with the 0. Both texts are one JSON object. */
+ * the bytes that the whole text takes, with the 0. Each text is one JSON object. */
 
 /* What tessera_attention would run for desc, and why: backend, target, tiles, workspace. No data is
  * read but the arrays of lengths; q, k, v and out need none. */
@@ -289,6 +350,12 @@ TESSERA_API tessera_status tessera_plan_describe(tessera_context* context,
                                                  const tessera_attention_desc* desc, char* buffer,
                                                  uint64_t capacity, uint64_t* needed,
                                                  tessera_error* error);
+
+/* The same of tessera_attention_backward. Gradients that are wanted need a shape and any address;
+ * the tensors that are read need no data. */
+TESSERA_API tessera_status tessera_backward_plan_describe(
+    tessera_context* context, const tessera_attention_backward_desc* desc, char* buffer,
+    uint64_t capacity, uint64_t* needed, tessera_error* error);
 
 /* The context: version, targets there are and which was chosen why, threads, build. */
 TESSERA_API tessera_status tessera_context_describe(tessera_context* context, char* buffer,

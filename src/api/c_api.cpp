@@ -18,6 +18,10 @@ namespace {
 // The sizes of the structs in version 0.1, the first one.
 constexpr Versioned<tessera_attention_desc> kDesc{"desc", "tessera_attention_desc", 2208,
                                                   tessera_attention_desc_default};
+constexpr Versioned<tessera_attention_backward_desc> kBackwardDesc{
+    "desc", "tessera_attention_backward_desc", 760, tessera_attention_backward_desc_default};
+constexpr Versioned<tessera_attention_desc> kForward{"forward", "tessera_attention_desc", 2208,
+                                                     tessera_attention_desc_default};
 constexpr Versioned<tessera_context_config> kConfig{"config", "tessera_context_config", 64,
                                                     tessera_context_config_default};
 
@@ -43,6 +47,18 @@ struct Buffer {
     std::memcpy(bytes, text.data(), length);
     bytes[length] = 0;
   }
+};
+
+// A backward description and the call that it points at, both in our version.
+struct BackwardDescs {
+  tessera_attention_backward_desc our_desc;
+  tessera_attention_desc our_forward;
+  const tessera_attention_backward_desc& desc;
+  const tessera_attention_desc& forward;
+
+  explicit BackwardDescs(const tessera_attention_backward_desc* theirs)
+      : desc(read_versioned(kBackwardDesc, theirs, our_desc)),
+        forward(read_versioned(kForward, desc.forward, our_forward)) {}
 };
 
 tessera_context* make_context(const tessera_context_config* config) {
@@ -77,6 +93,15 @@ tessera_status tessera_attention(tessera_context* context, const tessera_attenti
   });
 }
 
+tessera_status tessera_attention_backward(tessera_context* context,
+                                          const tessera_attention_backward_desc* desc,
+                                          tessera_error* error) {
+  return guard(error, [&] {
+    const BackwardDescs descs(desc);
+    inside(context).attention_backward(descs.desc, descs.forward);
+  });
+}
+
 tessera_status tessera_plan_describe(tessera_context* context, const tessera_attention_desc* desc,
                                      char* buffer, uint64_t capacity, uint64_t* needed,
                                      tessera_error* error) {
@@ -85,6 +110,18 @@ tessera_status tessera_plan_describe(tessera_context* context, const tessera_att
     text.check();
     tessera_attention_desc ours;
     text.write(inside(context).describe_plan(read_versioned(kDesc, desc, ours)));
+  });
+}
+
+tessera_status tessera_backward_plan_describe(tessera_context* context,
+                                              const tessera_attention_backward_desc* desc,
+                                              char* buffer, uint64_t capacity, uint64_t* needed,
+                                              tessera_error* error) {
+  return guard(error, [&] {
+    const Buffer text{buffer, capacity, needed};
+    text.check();
+    const BackwardDescs descs(desc);
+    text.write(inside(context).describe_plan(descs.desc, descs.forward));
   });
 }
 

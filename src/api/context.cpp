@@ -83,6 +83,11 @@ cpu::Engine::Options engine_options(const tessera_context_config& config, const 
           .allocator = {a.allocate, a.release, a.user}};
 }
 
+void check_room(const plan::Plan& plan, const void* workspace, std::uint64_t bytes) {
+  require(workspace == nullptr || bytes >= std::uint64_t(plan.workspace_bytes()),
+          Sentence::kSmallWorkspace, bytes, plan.workspace_bytes());
+}
+
 }  // namespace
 
 Context::Context(const tessera_context_config& config)
@@ -98,18 +103,35 @@ Context::Context(const tessera_context_config& config, const Threads& threads, c
 void Context::attention(const tessera_attention_desc& desc) {
   const Call call = convert(desc, Purpose::kRun);
   const plan::Plan plan = plan::make_plan(call.problem, call.backend, engine_.device());
-  require(
-      call.workspace == nullptr || call.workspace_bytes >= std::uint64_t(plan.workspace_bytes()),
-      Sentence::kSmallWorkspace, call.workspace_bytes, plan.workspace_bytes());
+  check_room(plan, call.workspace, call.workspace_bytes);
   if (plan.backend != plan::Backend::kReference)
     return engine_.run(call.problem, plan, call.workspace);
   const double score_max = core::reference::forward(call.problem);
   if (call.score_max != nullptr) *call.score_max = score_max;
 }
 
+void Context::attention_backward(const tessera_attention_backward_desc& desc,
+                                 const tessera_attention_desc& forward) {
+  const BackwardCall call = convert(desc, forward, Purpose::kRun);
+  const plan::Plan plan =
+      plan::make_backward_plan(call.problem, call.gradients, call.backend, engine_.device());
+  check_room(plan, call.workspace, call.workspace_bytes);
+  if (plan.backend == plan::Backend::kReference)
+    return core::reference::backward(call.problem, call.gradients);
+  engine_.run_backward(call.problem, call.gradients, plan, call.workspace);
+}
+
 std::string Context::describe_plan(const tessera_attention_desc& desc) const {
   const Call call = convert(desc, Purpose::kDescribe);
   return plan::to_json(plan::make_plan(call.problem, call.backend, engine_.device()), call.problem);
+}
+
+std::string Context::describe_plan(const tessera_attention_backward_desc& desc,
+                                   const tessera_attention_desc& forward) const {
+  const BackwardCall call = convert(desc, forward, Purpose::kDescribe);
+  const plan::Plan plan =
+      plan::make_backward_plan(call.problem, call.gradients, call.backend, engine_.device());
+  return plan::to_json(plan, call.problem, call.gradients);
 }
 
 }  // namespace tessera::api

@@ -26,8 +26,12 @@ class Context {
   explicit Context(const tessera_context_config& config);
 
   void attention(const tessera_attention_desc& desc);
+  void attention_backward(const tessera_attention_backward_desc& desc,
+                          const tessera_attention_desc& forward);
   // One JSON object each.
   std::string describe_plan(const tessera_attention_desc& desc) const;
+  std::string describe_plan(const tessera_attention_backward_desc& desc,
+                            const tessera_attention_desc& forward) const;
   std::string describe() const;
 
  private:

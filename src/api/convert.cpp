@@ -4,7 +4,7 @@
 
 namespace tessera::api {
 
-Call convert(const tessera_attention_desc& desc, Purpose purpose) {
+Call convert_inputs(const tessera_attention_desc& desc, Purpose purpose) {
   Call call;
   convert_options(desc, call);
   convert_tensors(desc, purpose, call.problem);
@@ -12,6 +12,11 @@ Call convert(const tessera_attention_desc& desc, Purpose purpose) {
   check_lengths(call.problem);
   check_broadcasts(desc, call.problem);
   check_alignment(desc, call.problem);
+  return call;
+}
+
+Call convert(const tessera_attention_desc& desc, Purpose purpose) {
+  const Call call = convert_inputs(desc, purpose);
   check_outputs(desc, call);
   return call;
 }

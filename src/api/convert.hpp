@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/gradients.hpp"
 #include "core/problem.hpp"
 #include "plan/plan.hpp"
 #include "tessera/tessera.h"
@@ -18,12 +19,24 @@ struct Call {
   double* score_max = nullptr;
 };
 
-// To describe a plan, q, k, v and out need no data.
+// The same of the backward pass; the problem's out and lse are read.
+struct BackwardCall {
+  core::Problem problem;
+  core::Gradients gradients;
+  plan::Backend backend = plan::Backend::kAuto;
+  void* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+};
+
+// To describe a plan, q, k, v, out and what arrives from above need no data.
 enum class Purpose { kRun, kDescribe };
 
 // The alignment that a workspace must have.
 inline constexpr std::int64_t kWorkspaceAlignment = 64;
 
 Call convert(const tessera_attention_desc& desc, Purpose purpose);
+// `forward` is what desc.forward points at, in this version of its struct.
+BackwardCall convert(const tessera_attention_backward_desc& desc,
+                     const tessera_attention_desc& forward, Purpose purpose);
 
 }  // namespace tessera::api

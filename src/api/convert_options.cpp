@@ -61,14 +61,17 @@ void convert_band(const Desc& desc, Problem& p) {
 
 }  // namespace
 
+void check_workspace(const void* workspace, std::uint64_t bytes) {
+  require(workspace != nullptr || bytes == 0, Sentence::kNoWorkspace, bytes);
+  check_pointer("workspace", workspace, kWorkspaceAlignment);
+}
+
 void convert_options(const Desc& desc, Call& call) {
   require(desc.flags == 0, Sentence::kFlags, std::string_view("desc"), Hex{desc.flags});
   require(desc.backend <= TESSERA_BACKEND_STANDARD, Sentence::kBackend, std::int64_t{desc.backend});
   check_numbers(desc);
   check_supported(desc);
-  require(desc.workspace != nullptr || desc.workspace_bytes == 0, Sentence::kNoWorkspace,
-          desc.workspace_bytes);
-  check_pointer("workspace", desc.workspace, kWorkspaceAlignment);
+  check_workspace(desc.workspace, desc.workspace_bytes);
   check_pointer("score_max", desc.score_max, alignof(double));
   convert_band(desc, call.problem);
   call.problem.scale = desc.scale;

@@ -1,5 +1,7 @@
-// The steps of convert(), in their order.
+// The steps of convert(), in their order, and what both passes share of them.
 #pragma once
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "api/convert.hpp"
@@ -18,9 +20,21 @@ inline bool given(const tessera_tensor& t) {
 // 1. Numbers and enumerations that need no tensor.
 void convert_options(const Desc& desc, Call& call);
 
+// Scratch that a call is lent.
+void check_workspace(const void* workspace, std::uint64_t bytes);
+
 // 2. Each tensor by itself. Strides of dimensions with at most one element become 0, or 1 in the
 // last dimension where it is no broadcast, so that index arithmetic cannot meet a stray number.
 void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem);
+
+// One such tensor. Without data it is refused where data is needed.
+struct About {
+  std::string_view name;
+  TypeSet types;
+  Rule rule = Rule::kLetters;
+};
+core::Tensor convert_tensor(const About& about, const tessera_tensor& given);
+void check_data(std::string_view name, const tessera_tensor& given, Purpose purpose);
 
 // 3. The sizes of the problem, and each shape and dtype against them.
 void convert_shapes(const Desc& desc, core::Problem& problem);
@@ -32,7 +46,25 @@ void check_lengths(const core::Problem& problem);
 void check_broadcasts(const Desc& desc, const core::Problem& problem);
 void check_alignment(const Desc& desc, const core::Problem& problem);
 
+// 1 to 5: what both passes read.
+Call convert_inputs(const Desc& desc, Purpose purpose);
+
 // 6. What is written lies apart from all else.
 void check_outputs(const Desc& desc, const Call& call);
+
+// What is written may be, and has each element in a place of its own.
+void check_writable(std::string_view name, const tessera_tensor& given, const core::Tensor& t);
+
+// No tensor of `written` shares memory with another of them or with one of `read`.
+struct Named {
+  std::string_view name;
+  const core::Tensor* tensor;
+};
+void check_apart(std::span<const Named> written, std::span<const Named> read);
+
+core::Tensor bytes_at(void* data, std::uint64_t bytes);
+
+// The sizes that are shown of a shape: all but those of 1 at its end, and at least so many.
+int rank_of(const core::Index4& shape, int least);
 
 }  // namespace tessera::api

@@ -51,12 +51,6 @@ Sizes sizes_of(const Desc& desc, const Problem& p) {
   return s;
 }
 
-int rank_of(const Index4& shape, int least) {
-  int rank = 4;
-  while (rank > least && shape[std::size_t(rank - 1)] == 1) --rank;
-  return rank;
-}
-
 [[noreturn]] void refuse_shape(const Field& field, const Index4& shape, const Sizes& sizes) {
   int rank = 4;
   while (field.letters[std::size_t(rank - 1)] == Letter::kOne) --rank;
@@ -192,6 +186,12 @@ void check_amount(const Problem& p) {
 }
 
 }  // namespace
+
+int rank_of(const Index4& shape, int least) {
+  int rank = 4;
+  while (rank > least && shape[std::size_t(rank - 1)] == 1) --rank;
+  return rank;
+}
 
 void convert_shapes(const Desc& desc, Problem& p) {
   check_company(desc);

@@ -29,12 +29,12 @@ void check_words(std::string_view name, const tessera_tensor& t) {
   require(t.device_type == TESSERA_CPU, Sentence::kDevice, name, std::int64_t{t.device_type});
 }
 
-void check_dtype(const Field& field, std::uint32_t number) {
+void check_dtype(const About& about, std::uint32_t number) {
   const auto dtype = DType(number);
-  const Types& types = types_of(field.types);
+  const Types& types = types_of(about.types);
   if (std::find(types.dtypes.begin(), types.dtypes.end(), dtype) != types.dtypes.end()) return;
-  require(core::is_known(dtype), Sentence::kUnknownDtype, field.name, Hex{number});
-  refuse(Sentence::kDtype, {field.name, core::name_of(dtype), types.words});
+  require(core::is_known(dtype), Sentence::kUnknownDtype, about.name, Hex{number});
+  refuse(Sentence::kDtype, {about.name, core::name_of(dtype), types.words});
 }
 
 void check_sizes(std::string_view name, const core::Index4& shape) {
@@ -68,37 +68,38 @@ void tame_strides(Tensor& t, Rule rule) {
     if (empty || t.shape[d] == 1) t.stride[d] = d == 3 && rule != Rule::kBroadcast ? 1 : 0;
 }
 
-Tensor convert_tensor(const Field& field, const tessera_tensor& given_tensor) {
-  const tessera_tensor& g = given_tensor;
-  check_words(field.name, g);
-  check_dtype(field, g.dtype);
-  Tensor t{g.data,
-           {g.shape[0], g.shape[1], g.shape[2], g.shape[3]},
-           {g.stride[0], g.stride[1], g.stride[2], g.stride[3]},
-           DType(g.dtype)};
-  check_sizes(field.name, t.shape);
-  tame_strides(t, field.rule);
-  if (t.empty()) return t;
-  require(in_memory(t), Sentence::kSpan, field.name, Shape{t.shape}, strides_of(g));
-  const std::int64_t size = size_of(t.dtype);
-  const auto rest = std::int64_t(reinterpret_cast<std::uintptr_t>(g.data) % std::uint64_t(size));
-  require(rest == 0, Sentence::kMisaligned, field.name, rest, size);
-  return t;
-}
-
 bool required(const Field& field) { return field.types == TypeSet::kFloats; }
 
 }  // namespace
 
+void check_data(std::string_view name, const tessera_tensor& t, Purpose purpose) {
+  require(purpose == Purpose::kDescribe || given(t), Sentence::kMissing, name,
+          Shape{{t.shape[0], t.shape[1], t.shape[2], t.shape[3]}});
+}
+
+Tensor convert_tensor(const About& about, const tessera_tensor& g) {
+  check_words(about.name, g);
+  check_dtype(about, g.dtype);
+  Tensor t{g.data,
+           {g.shape[0], g.shape[1], g.shape[2], g.shape[3]},
+           {g.stride[0], g.stride[1], g.stride[2], g.stride[3]},
+           DType(g.dtype)};
+  check_sizes(about.name, t.shape);
+  tame_strides(t, about.rule);
+  if (t.empty()) return t;
+  require(in_memory(t), Sentence::kSpan, about.name, Shape{t.shape}, strides_of(g));
+  const std::int64_t size = size_of(t.dtype);
+  const auto rest = std::int64_t(reinterpret_cast<std::uintptr_t>(g.data) % std::uint64_t(size));
+  require(rest == 0, Sentence::kMisaligned, about.name, rest, size);
+  return t;
+}
+
 void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem) {
   for (const Field& field : fields()) {
     const tessera_tensor& t = desc.*field.given;
-    if (!given(t)) {
-      if (!required(field)) continue;
-      require(purpose == Purpose::kDescribe, Sentence::kMissing, field.name,
-              Shape{{t.shape[0], t.shape[1], t.shape[2], t.shape[3]}});
-    }
-    problem.*field.tensor = convert_tensor(field, t);
+    if (!given(t) && !required(field)) continue;
+    check_data(field.name, t, purpose);
+    problem.*field.tensor = convert_tensor({field.name, field.types, field.rule}, t);
   }
 }
 

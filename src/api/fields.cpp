@@ -1,6 +1,7 @@
 #include "api/fields.hpp"
 
 #include <cstddef>
+#include <iterator>
 
 namespace tessera::api {
 namespace {
@@ -60,6 +61,8 @@ constexpr Field kFields[] = {
     {"state_out", &A::state_out, &P::state_out, TypeSet::kFloat32, kOutShape},
     {"state_lse", &A::state_lse, &P::state_lse, TypeSet::kFloat32, kRowShape},
 };
+
+static_assert(std::size(kFields) <= kMostFields);
 
 }  // namespace
 

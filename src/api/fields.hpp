@@ -1,6 +1,7 @@
 // The tensors of tessera_attention_desc as data: whence, whereto, and what each may be.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -44,6 +45,7 @@ struct Field {
   Use use = Use::kInput;
 };
 
+inline constexpr std::size_t kMostFields = 24;  // no fewer than there are
 std::span<const Field> fields();
 
 }  // namespace tessera::api

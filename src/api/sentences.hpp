@@ -37,6 +37,8 @@ enum class Sentence {
   kBroadcast,
   kAlibiShape,
   kBoundariesShape,
+  kGradientShape,
+  kBiasGradientShape,
   kNoDim,
   kHeads,
   kNoHeads,
@@ -66,6 +68,10 @@ enum class Sentence {
   kExpression,
   kStream,
   kScoreMax,
+  kBackwardFlags,
+  kNoGradient,
+  kPagedGradient,
+  kStateGradient,
   kNoWorkspace,
   kSmallWorkspace,
   kMisalignedPointer,
@@ -77,6 +83,7 @@ enum class Sentence {
 
   // Worded where they arise: src/plan and src/cpu do not see this table
   kCpuLacks,
+  kCpuBackwardLacks,
   kWorkspaceMemory,
   kNoMemory,
   kUnexpected,
@@ -156,6 +163,11 @@ inline constexpr SentenceRow kSentences[] = {
      "{} has shape {}; it must be [B + 1] with B 0 or more: the first row of each sequence, and "
      "the "
      "end of the last"},
+    {kGradientShape, kInvalidArgument,
+     "{} has shape {}; it must have the shape of {}, {}: give it those sizes"},
+    {kBiasGradientShape, kInvalidArgument,
+     "{} has shape {}; each size must be that of {}, {}, or 1 where that has stride 0: give it one "
+     "of those"},
     {kNoDim, kInvalidArgument,
      "{} has shape {}; its last size, the head dimension, must be 1 or more"},
     {kHeads, kInvalidArgument,
@@ -227,6 +239,17 @@ inline constexpr SentenceRow kSentences[] = {
     {kScoreMax, kUnsupported,
      "score_max is set but backend is {}; only TESSERA_BACKEND_REFERENCE (2) fills it: choose that "
      "or set score_max to NULL"},
+    {kBackwardFlags, kInvalidArgument,
+     "flags of the backward pass is {}; only TESSERA_ACCUMULATE (1) is known: clear the others"},
+    {kNoGradient, kInvalidArgument,
+     "dq, dk, dv, d_bias and d_sink are all absent; at least one must be wanted: point its data at "
+     "memory for it"},
+    {kPagedGradient, kUnsupported,
+     "k and v lie in pages (block_table), which have no gradients here; gather them into a dense "
+     "tensor or packed sequences first"},
+    {kStateGradient, kUnsupported,
+     "the call starts from a state (state_out), which has no gradients here; pass a call over all "
+     "of the keys"},
     {kNoWorkspace, kInvalidArgument,
      "workspace is NULL but workspace_bytes is {}; pass the memory, or 0 bytes to use the "
      "context's "
@@ -252,6 +275,9 @@ inline constexpr SentenceRow kSentences[] = {
     {kCpuLacks, kUnsupported,
      "the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, "
      "which does"},
+    {kCpuBackwardLacks, kUnsupported,
+     "the backward pass of the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or "
+     "TESSERA_BACKEND_REFERENCE, which does"},
     {kWorkspaceMemory, kOutOfMemory,
      "the call needs a workspace of {} bytes, which could not be allocated; free memory, or use "
      "fewer threads"},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/gradients.hpp"
 #include "core/problem.hpp"
 
 namespace tessera::core::reference {
@@ -18,15 +19,8 @@ double forward(const Problem& p);
 double forward_row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i,
                    std::span<double> out);
 
-// What the backward pass reads and writes. Absent tensors are not wanted (d_lse: zero).
-struct Gradients {
-  Tensor d_out;       // [B, Lq, H, Dv]
-  Tensor d_lse;       // [B, H, Lq]
-  Tensor dq, dk, dv;  // the shapes of q, k, v
-  Tensor d_bias;      // the shape of the bias as given: sums over dimensions of size 1
-  Tensor d_sink;      // [H]
-};
-
+// The gradients of the whole problem. out and lse are computed anew, so those of the problem are
+// not looked at. What accumulates is added in double and rounded once.
 void backward(const Problem& p, const Gradients& g);
 
 }  // namespace tessera::core::reference

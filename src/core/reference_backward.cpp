@@ -33,11 +33,16 @@ class Sum {
     for (std::size_t d = 0; d < x.size(); ++d) sums[d] += factor * x[d];
   }
 
-  void store() const {
+  // Writes the sums, or adds them to what is there.
+  void store(bool accumulate) {
     const std::int64_t size = shape_[3];
+    std::vector<double> there(std::size_t(accumulate ? size : 0));
     for (std::int64_t row = 0; row * size < std::int64_t(sums_.size()); ++row) {
       const Index4 at{row / (shape_[2] * shape_[1]), row / shape_[2] % shape_[1], row % shape_[2]};
-      store_row(to_, at, std::span(sums_).subspan(std::size_t(row * size), std::size_t(size)));
+      const auto sums = std::span(sums_).subspan(std::size_t(row * size), std::size_t(size));
+      if (accumulate) load_row(to_, at, there);
+      for (std::size_t d = 0; d < there.size(); ++d) sums[d] += there[d];
+      store_row(to_, at, sums);
     }
   }
 
@@ -89,8 +94,8 @@ class Backward {
     });
   }
 
-  void store() const {
-    for (const Sum* sum : {&dq_, &dk_, &dv_, &d_bias_, &d_sink_}) sum->store();
+  void store() {
+    for (Sum* sum : {&dq_, &dk_, &dv_, &d_bias_, &d_sink_}) sum->store(g_.accumulate);
   }
 
  private:

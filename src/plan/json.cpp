@@ -1,5 +1,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "plan/plan.hpp"
@@ -17,9 +18,18 @@ Json bound(std::int64_t keys) {
   return keys >= core::Band::kUnbounded ? Json("unbounded") : Json(keys);
 }
 
+using Named = std::pair<const char*, const core::Tensor&>;
+
+Json present_among(std::span<const Named> all) {
+  Json names = Json::array();
+  for (const auto& [name, tensor] : all)
+    if (tensor.present()) names.push_back(name);
+  return names;
+}
+
 // The options that are present, by their names in tessera_attention_desc.
 Json options(const core::Problem& p) {
-  const std::pair<const char*, const core::Tensor&> all[] = {
+  const Named all[] = {
       {"lse", p.lse},
       {"mask", p.mask},
       {"bias", p.bias},
@@ -35,10 +45,7 @@ Json options(const core::Problem& p) {
       {"block_table", p.block_table},
       {"state_out", p.state_out},
   };
-  Json names = Json::array();
-  for (const auto& [name, tensor] : all)
-    if (tensor.present()) names.push_back(name);
-  return names;
+  return present_among(all);
 }
 
 Json problem_json(const core::Problem& p) {
@@ -62,26 +69,38 @@ Json problem_json(const core::Problem& p) {
   return json;
 }
 
+Json plan_json(const Plan& plan, const core::Problem& problem) {
+  const bool tiled = plan.backend != Backend::kReference;
+  return {{"backend", kBackendNames[std::size_t(plan.backend)]},
+          {"why_backend", plan.why_backend},
+          {"target", tiled ? plan.device.target : std::string_view("double precision")},
+          {"workers", plan.workers},
+          {"tasks", plan.tasks},
+          {"task_queries", plan.task_queries},
+          {"tile_queries", plan.tile_queries},
+          {"tile_keys", plan.tile_keys},
+          {"packing", kPackingNames[std::size_t(plan.packing)]},
+          {"why_packing", plan.why_packing},
+          {"worker_bytes", plan.worker_bytes},
+          {"shared_bytes", plan.shared_bytes},
+          {"workspace_bytes", plan.workspace_bytes()},
+          {"problem", problem_json(problem)}};
+}
+
 }  // namespace
 
 std::string to_json(const core::Problem& problem) { return problem_json(problem).dump(); }
 
 std::string to_json(const Plan& plan, const core::Problem& problem) {
-  const bool tiled = plan.backend != Backend::kReference;
-  const Json json{{"backend", kBackendNames[std::size_t(plan.backend)]},
-                  {"why_backend", plan.why_backend},
-                  {"target", tiled ? plan.device.target : std::string_view("double precision")},
-                  {"workers", plan.workers},
-                  {"tasks", plan.tasks},
-                  {"task_queries", plan.task_queries},
-                  {"tile_queries", plan.tile_queries},
-                  {"tile_keys", plan.tile_keys},
-                  {"packing", kPackingNames[std::size_t(plan.packing)]},
-                  {"why_packing", plan.why_packing},
-                  {"worker_bytes", plan.worker_bytes},
-                  {"shared_bytes", plan.shared_bytes},
-                  {"workspace_bytes", plan.workspace_bytes()},
-                  {"problem", problem_json(problem)}};
+  return plan_json(plan, problem).dump();
+}
+
+std::string to_json(const Plan& plan, const core::Problem& problem, const core::Gradients& g) {
+  const Named all[] = {
+      {"dq", g.dq}, {"dk", g.dk}, {"dv", g.dv}, {"d_bias", g.d_bias}, {"d_sink", g.d_sink}};
+  Json json = plan_json(plan, problem);
+  json["gradients"] = present_among(all);
+  json["accumulate"] = g.accumulate;
   return json.dump();
 }
 

@@ -66,6 +66,8 @@ Plan make_backward_plan(const core::Problem& problem, const core::Gradients& gra
 
 // One JSON object.
 std::string to_json(const Plan& plan, const core::Problem& problem);
+std::string to_json(const Plan& plan, const core::Problem& problem,
+                    const core::Gradients& gradients);
 std::string to_json(const core::Problem& problem);
 
 }  // namespace tessera::plan

@@ -64,6 +64,10 @@ TEST(Layout, DefaultsSayTheirSizeAndAskForNothing) {
   EXPECT_TRUE(std::isnan(d.scale));
   EXPECT_EQ(d.left, TESSERA_UNBOUNDED);
   EXPECT_EQ(d.state_lse.data, nullptr);
+  const tessera_attention_backward_desc b = tessera_attention_backward_desc_default();
+  EXPECT_EQ(b.size, sizeof b);
+  EXPECT_EQ(b.forward, nullptr);
+  EXPECT_EQ(b.d_sink.data, nullptr);
   EXPECT_EQ(tessera_context_config_default().size, sizeof(tessera_context_config));
   EXPECT_EQ(tessera_error_default().size, sizeof(tessera_error));
 }

@@ -10,7 +10,7 @@ struct Backward {
   Array d_out, d_lse;
   Array dq, dk, dv, d_bias, d_sink;
 
-  core::reference::Gradients gradients() const {
+  core::Gradients gradients() const {
     return {d_out.tensor(), d_lse.tensor(),  dq.tensor(),    dk.tensor(),
             dv.tensor(),    d_bias.tensor(), d_sink.tensor()};
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "unit/api/refused_contexts.hpp"
+#include "unit/api/refused_gradients.hpp"
 #include "unit/api/refused_lengths.hpp"
 #include "unit/api/refused_options.hpp"
 #include "unit/api/refused_shapes.hpp"
@@ -18,8 +19,9 @@ using api::SentenceRow;
 
 Refusals all_refusals() {
   Refusals all;
-  for (const Refusals* some : {&kRefusedStructs, &kRefusedTensors, &kRefusedShapes,
-                               &kRefusedLengths, &kRefusedOptions, &kRefusedContexts})
+  for (const Refusals* some :
+       {&kRefusedStructs, &kRefusedTensors, &kRefusedShapes, &kRefusedLengths, &kRefusedOptions,
+        &kRefusedContexts, &kRefusedGradients})
     all.insert(all.end(), some->begin(), some->end());
   return all;
 }
@@ -62,6 +64,18 @@ TEST(Refusals, TheSubjectIsRightUnlessSpoiled) {
   paged.page();
   for (Subject* s : {&plain, &packed, &paged}) {
     const Answer answer = attend(*s);
+    EXPECT_EQ(answer.status, TESSERA_OK) << answer.message;
+    EXPECT_FALSE(s->outputs_untouched());
+  }
+}
+
+TEST(Refusals, SoAreTheGradientsOfTheSubject) {
+  Subject plain, packed, biased;
+  packed.pack_queries();
+  packed.pack_keys();
+  give_bias(biased, {2, 1, 3, 3});
+  for (Subject* s : {&plain, &packed, &biased}) {
+    const Answer answer = differentiate(*s);
     EXPECT_EQ(answer.status, TESSERA_OK) << answer.message;
     EXPECT_FALSE(s->outputs_untouched());
   }

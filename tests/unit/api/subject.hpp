@@ -1,10 +1,12 @@
 // A small call of the C interface that works, to be spoiled in one place at a time.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,25 +24,38 @@ inline tessera_tensor dense(void* data, std::uint32_t dtype, Sizes shape) {
   return tessera_tensor_dense(data, dtype, s[0], s[1], s[2], s[3]);
 }
 
-// B 2, Lq 3, Lk 3, H 4, Hk 2, D 8, Dv 5, float32, dense. The outputs hold a pattern of bytes that
-// no refusal may change.
+// B 2, Lq 3, Lk 3, H 4, Hk 2, D 8, Dv 5, float32, dense. The outputs and the gradients of q, k and
+// v hold a pattern of bytes that no refusal may change.
 class Subject {
  public:
   static constexpr std::int64_t kBatch = 2, kQueries = 3, kKeys = 3, kHeads = 4, kKvHeads = 2,
                                 kDim = 8, kValueDim = 5;
   static constexpr unsigned char kPoison = 0xA5;
 
-  Subject() : desc(tessera_attention_desc_default()), config(tessera_context_config_default()) {
+  Subject()
+      : desc(tessera_attention_desc_default()),
+        backward(tessera_attention_backward_desc_default()),
+        config(tessera_context_config_default()) {
     config.threads = 1;
     desc.q = hold(std::vector<float>(2 * 3 * 4 * 8, 0.25f), {kBatch, kQueries, kHeads, kDim});
     desc.k = hold(std::vector<float>(2 * 3 * 2 * 8, 0.5f), {kBatch, kKeys, kKvHeads, kDim});
     desc.v = hold(std::vector<float>(2 * 3 * 2 * 5, 2.f), {kBatch, kKeys, kKvHeads, kValueDim});
-    desc.out = hold(std::vector<float>(kOut), {kBatch, kQueries, kHeads, kValueDim});
-    desc.lse = hold(std::vector<float>(kLse), {kBatch, kHeads, kQueries});
-    out_ = desc.out.data;
-    lse_ = desc.lse.data;
-    std::memset(out_, kPoison, kOut * sizeof(float));
-    std::memset(lse_, kPoison, kLse * sizeof(float));
+    desc.out = poisoned({kBatch, kQueries, kHeads, kValueDim});
+    desc.lse = poisoned({kBatch, kHeads, kQueries});
+    backward.d_out = hold(std::vector<float>(2 * 3 * 4 * 5, 1.f), {2, 3, 4, 5});
+    backward.dq = poisoned({kBatch, kQueries, kHeads, kDim});
+    backward.dk = poisoned({kBatch, kKeys, kKvHeads, kDim});
+    backward.dv = poisoned({kBatch, kKeys, kKvHeads, kValueDim});
+  }
+
+  // An output of float32; what it holds is watched.
+  tessera_tensor poisoned(Sizes shape) {
+    std::size_t elements = 1;
+    for (const std::int64_t size : shape) elements *= std::size_t(size);
+    const tessera_tensor t = hold(std::vector<float>(elements), shape);
+    std::memset(t.data, kPoison, elements * sizeof(float));
+    outputs_.push_back({static_cast<unsigned char*>(t.data), elements * sizeof(float)});
+    return t;
   }
 
   // Keeps elements as long as the subject lives, aligned as new aligns them.
@@ -67,8 +82,10 @@ class Subject {
     return workspace_->bytes;
   }
 
-  // Two packed sequences of 1 and 2 rows in q, out and lse.
+  // Two packed sequences of 1 and 2 rows in q, out and lse, and their gradients.
   void pack_queries() {
+    reshape(backward.d_out, {1, 3, 4, 5});
+    reshape(backward.dq, {1, 3, 4, 8});
     reshape(desc.q, {1, 3, 4, 8});
     reshape(desc.out, {1, 3, 4, 5});
     reshape(desc.lse, {1, 4, 3});
@@ -76,12 +93,16 @@ class Subject {
   }
   // Two packed sequences of 1 and 2 keys.
   void pack_keys() {
+    reshape(backward.dk, {1, 3, 2, 8});
+    reshape(backward.dv, {1, 3, 2, 5});
     reshape(desc.k, {1, 3, 2, 8});
     reshape(desc.v, {1, 3, 2, 5});
     desc.cu_seqlens_k = hold(std::vector<std::int64_t>{0, 1, 3}, {3});
   }
   // k and v as 3 pages of 2 keys; sequence 0 has 3 keys in the pages 2 and 0, sequence 1 has 2.
   void page() {
+    reshape(backward.dk, {3, 2, 2, 8});
+    reshape(backward.dv, {3, 2, 2, 5});
     reshape(desc.k, {3, 2, 2, 8});
     reshape(desc.v, {3, 2, 2, 5});
     desc.block_table = hold(std::vector<std::int32_t>{2, 0, 1, -7}, {2, 2});
@@ -89,30 +110,25 @@ class Subject {
   }
 
   bool outputs_untouched() const {
-    return all_poison(out_, kOut * sizeof(float)) && all_poison(lse_, kLse * sizeof(float));
+    return std::all_of(outputs_.begin(), outputs_.end(), [](const auto& bytes) {
+      return std::all_of(bytes.begin(), bytes.end(), [](auto byte) { return byte == kPoison; });
+    });
   }
 
   tessera_attention_desc desc;
+  tessera_attention_backward_desc backward;  // of desc, which differentiate() points it at
   tessera_context_config config;
 
  private:
-  static constexpr std::size_t kOut = 2 * 3 * 4 * 5, kLse = 2 * 4 * 3;
   struct Workspace {
     alignas(64) std::byte bytes[65536];
   };
 
   static void reshape(tessera_tensor& t, Sizes shape) { t = dense(t.data, t.dtype, shape); }
 
-  static bool all_poison(const void* from, std::size_t bytes) {
-    const auto* b = static_cast<const unsigned char*>(from);
-    for (std::size_t i = 0; i < bytes; ++i)
-      if (b[i] != kPoison) return false;
-    return true;
-  }
-
   std::deque<std::vector<std::byte>> memory_;
   std::unique_ptr<Workspace> workspace_;
-  void *out_, *lse_;
+  std::vector<std::span<unsigned char>> outputs_;
 };
 
 // A context for the time of one call.
@@ -139,6 +155,16 @@ inline Answer attend(const Subject& s) {
   const TemporaryContext temporary(s.config, &error);
   tessera_status status = temporary.status;
   if (status == TESSERA_OK) status = tessera_attention(temporary.context, &s.desc, &error);
+  return {status, error.message};
+}
+
+inline Answer differentiate(const Subject& s) {
+  tessera_error error = tessera_error_default();
+  const TemporaryContext temporary(s.config, &error);
+  tessera_attention_backward_desc desc = s.backward;
+  desc.forward = &s.desc;
+  tessera_status status = temporary.status;
+  if (status == TESSERA_OK) status = tessera_attention_backward(temporary.context, &desc, &error);
   return {status, error.message};
 }
 

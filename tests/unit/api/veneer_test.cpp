@@ -82,6 +82,30 @@ TEST(Veneer, PackedSequencesPagesDropoutAndStates) {
   EXPECT_FLOAT_EQ(e.out[0], 0);
 }
 
+// All scores are 0, so each value has 1/3 of what the three rows of d_out send.
+TEST(Veneer, Gradients) {
+  Example e;
+  std::vector<float> lse(3), d_out{1, 2, 3, 4, 5, 6}, dv(6, 1.f), dq(6);
+  const Call call{Example::tensor(e.out),
+                  Example::tensor(e.q),
+                  Example::tensor(e.k),
+                  Example::tensor(e.v),
+                  {.lse = {lse.data(), {1, 1, 3}}}};
+  e.attend(call.options);
+  attention_backward(e.context, {.dv = Example::tensor(dv)}, Example::tensor(d_out), call);
+  EXPECT_EQ(dv, (std::vector<float>{3, 4, 3, 4, 3, 4}));
+  const Gradients more{.dq = Example::tensor(dq),
+                       .dv = Example::tensor(dv),
+                       .d_lse = {lse.data(), {1, 1, 3}},
+                       .accumulate = true};
+  attention_backward(e.context, more, Example::tensor(d_out), call);
+  EXPECT_EQ(dv, (std::vector<float>{6, 8, 6, 8, 6, 8}));
+  EXPECT_EQ(dq, std::vector<float>(6));
+  const json plan = json::parse(plan_backward(e.context, more, Example::tensor(d_out), call));
+  EXPECT_EQ(plan["gradients"], json({"dq", "dv"}));
+  EXPECT_THROW(attention_backward(e.context, {}, Example::tensor(d_out), call), Error);
+}
+
 TEST(Veneer, ErrorsCarryStatusAndSentence) {
   Example e;
   try {

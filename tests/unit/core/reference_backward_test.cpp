@@ -206,6 +206,44 @@ TEST(ReferenceBackward, LayoutsAndTypesOfGradientsDoNotMatter) {
               other.dv.surroundings_intact());
 }
 
+// In double, and rounded once.
+TEST(ReferenceBackward, AccumulatingAddsToWhatIsThere) {
+  const Call call = call_with(kEveryOption - 1, 9);
+  const Backward written = every_gradient(call, 1);
+  backward(call.problem(), written.gradients());
+  Backward added = every_gradient(call, 1);
+  std::uint32_t stream = 30;
+  for (const Operand& operand : kOperands) fill_with_normal(added.*operand.gradient, 1, stream++);
+  const Backward before = added;
+  core::Gradients g = added.gradients();
+  g.accumulate = true;
+  backward(call.problem(), g);
+  for (const Operand& operand : kOperands)
+    (written.*operand.gradient).for_each([&](const Index4& i) {
+      const auto at = [&](const Backward& b) {
+        return (b.*operand.gradient).at(i[0], i[1], i[2], i[3]);
+      };
+      EXPECT_EQ(at(added), at(written) + at(before)) << operand.name;
+    });
+}
+
+// A bias that is expanded by stride 0: its gradient in full, or summed.
+TEST(ReferenceBackward, AnExpandedBiasMayHaveASummedGradient) {
+  Call call = plain_call({2, 3, 4, 4, 2, 2, 3});
+  call.bias = OptionWriter::pair_array(call, DType::kFloat64, 15);
+  fill_with_normal(call.bias, 1, 5);
+  const Backward full = every_gradient(call, 1);
+  Backward summed = every_gradient(call, 1);
+  summed.d_bias = Array(DType::kFloat64, {2, 1, 3, 4});
+  backward(call.problem(), full.gradients());
+  backward(call.problem(), summed.gradients());
+  summed.d_bias.for_each([&](const Index4& i) {
+    double sum = 0;
+    for (std::int64_t h = 0; h < 4; ++h) sum += full.d_bias.at(i[0], h, i[2], i[3]);
+    EXPECT_NEAR(summed.d_bias.at(i[0], 0, i[2], i[3]), sum, 1e-13);
+  });
+}
+
 // ---- Edges ----
 
 // Keys, values and gradients that nobody reads hold NaN; what nobody attends has the gradient 0.
