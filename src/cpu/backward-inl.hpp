@@ -76,7 +76,7 @@ struct BackwardScratch {
   float *row, *bias_sums;
 
   BackwardScratch(const Call& call, float* memory)
-      : at(plan::backward_layout(call.problem, call.plan, call.gradients->d_bias.present())),
+      : at(plan::backward_layout(call.problem, call.plan, plan::bias_keys(*call.gradients))),
         queries{{},
                 {memory + at.q, at.dim},
                 {memory + at.d_out, at.value_dim},
@@ -431,8 +431,10 @@ HWY_NOINLINE void backward(Call& call, int worker) {
     const std::int64_t split = task % plan.splits, kv = task / plan.splits;
     const std::int64_t b = kv / p.kv_heads, first_head = kv % p.kv_heads * p.group();
     const Head first(p, b * p.heads + first_head);
-    const Range stored =
-        Range{split * plan.split_keys, (split + 1) * plan.split_keys} & Range{0, p.keys};
+    // A packed sequence has its own keys, and the split a part of them or none.
+    const Range all{0, p.packed_keys() ? first.sequence.keys.end : p.keys};
+    const Range stored = Range{split * plan.split_keys, (split + 1) * plan.split_keys} & all;
+    if (stored.empty() && split > 0) return;
     std::fill_n(w.dk.data, stored.size() * w.dk.stride, 0.f);
     std::fill_n(w.dv.data, stored.size() * w.dv.stride, 0.f);
     for (std::int64_t g = 0; g < p.group(); ++g) {
@@ -458,7 +460,8 @@ HWY_NOINLINE void reduce_queries(Call& call, int worker) {
     const Head head(c.p, task);
     const Matrix sums = parts.of(c.p, head, 0);
     const std::int64_t n = head.sequence.queries * w.at.dim;
-    for (std::int64_t split = 1; split < call.plan.splits; ++split) {
+    const std::int64_t keys = c.p.packed_keys() ? head.sequence.keys.end : c.p.keys;
+    for (std::int64_t split = 1; split * call.plan.split_keys < keys; ++split) {
       const float* HWY_RESTRICT part = parts.of(c.p, head, split).data;
       for (std::int64_t i = 0; i < n; i += N)
         hn::Store(hn::Add(hn::Load(d, sums.data + i), hn::Load(d, part + i)), d, sums.data + i);

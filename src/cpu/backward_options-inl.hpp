@@ -32,10 +32,10 @@ struct BiasPart {
 
 inline BiasPart bias_part(const BackwardCall& c, std::int64_t task, float* sums) {
   const core::Index4& shape = c.g.d_bias.shape;
-  const std::int64_t spans = plan::bias_spans(c.p, c.g, kSpan);
+  const std::int64_t spans = plan::bias_spans(c.g, kSpan);
   const std::int64_t span = task % spans * kSpan, h = task / spans % shape[1];
   const std::int64_t b = task / spans / shape[1];
-  const Range all{0, c.p.queries};
+  const Range all{0, shape[2] == 1 ? c.p.queries : shape[2]};
   BiasPart part{};
   part.batches = shape[0] == 1 ? Range{0, c.p.batch} : Range{b, b + 1};
   part.heads = shape[1] == 1 ? Range{0, c.p.heads} : Range{h, h + 1};

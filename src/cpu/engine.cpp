@@ -12,6 +12,7 @@
 #include "cpu/call.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/pool.hpp"
+#include "cpu/unused_rows.hpp"
 #include "plan/backward.hpp"
 #if __has_include(<unistd.h>)
 #include <unistd.h>
@@ -170,12 +171,13 @@ void Engine::run_backward(const core::Problem& problem, const core::Gradients& g
   const Target& target = inside_->target;
   Turn turn(*inside_, problem, plan, lent);
   turn.call.gradients = &g;
+  clear_unused_rows(problem, gradients);
   if (g.dq.present() || g.dk.present() || g.dv.present()) turn.run(target.backward, plan.tasks);
   if (g.dq.present() && plan.splits > 1)
     turn.run(target.reduce_queries, problem.batch * problem.heads);
   if (g.d_bias.present())
     turn.run(target.bias, g.d_bias.shape[0] * g.d_bias.shape[1] *
-                              plan::bias_spans(problem, g, plan.tile_queries));
+                              plan::bias_spans(g, plan.tile_queries));
   if (g.d_sink.present()) turn.run(target.sink, problem.heads);
 }
 
