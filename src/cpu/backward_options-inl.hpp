@@ -48,14 +48,14 @@ inline BiasPart bias_part(const BackwardCall& c, std::int64_t task, float* sums)
 }
 
 // Adds dS of the block and of the live rows of a span.
-HWY_INLINE void add_pairs(const BiasPart& part, const BackwardScratch& w, const Head& head,
-                          Range live, std::int64_t span) {
+HWY_INLINE void add_scores(const BiasPart& part, const BackwardScratch& w, const Head& head,
+                           Range live, std::int64_t span) {
   const Range block = w.keys.range;
   for (std::int64_t key = block.begin; key < block.end; ++key) {
     const std::int64_t tile = block.begin + (key - block.begin) / kKeyTile * kKeyTile;
     const Range seeing =
         head.sequence.band.rows_that_see_any(Range{tile, tile + kKeyTile} & block) & live;
-    const float* ds = w.pairs.ds + (key - block.begin) * kSpan;
+    const float* ds = w.block.ds + (key - block.begin) * kSpan;
     for (std::int64_t i = seeing.begin; i < seeing.end; ++i)
       *part.at(key, i - span) += ds[i - span];
   }
@@ -72,8 +72,8 @@ HWY_NOINLINE void sum_bias(const BackwardCall& c, BackwardScratch& w, const Bias
     for (std::int64_t key = visible.begin / kBlock * kBlock; key < visible.end; key += kBlock) {
       const Range block = Range{key, key + kBlock} & visible;
       pack_keys(w.keys, c.p, head, block);
-      const Range live = span_of_pairs(c, w, head, rows, {true, false});
-      if (!live.empty()) add_pairs(part, w, head, live, span);
+      const Range live = weigh_span<BackwardFloat32>(c, w, head, rows, {true, false});
+      if (!live.empty()) add_scores(part, w, head, live, span);
     }
   }
 }
