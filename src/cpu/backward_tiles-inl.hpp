@@ -1,5 +1,5 @@
-// P^T and dS^T of a span of queries and a block of keys: the part of the backward pass that works on
-// pairs, and the register kernel that its sums share. backward-inl has the equations.
+// P^T and dS^T of a span of queries and a block of keys: the part of the backward pass that works
+// on pairs, and the register kernel that its sums share. backward-inl has the equations.
 #if defined(TESSERA_CPU_BACKWARD_TILES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_BACKWARD_TILES_INL_HPP
 #undef TESSERA_CPU_BACKWARD_TILES_INL_HPP
@@ -288,7 +288,8 @@ HWY_INLINE void weigh_strip(const BackStrip& t, BackwardScratch& w, bool d_score
   }
 }
 
-// A span of queries and the block: fills SpanBlock for the rows that see some of it, and returns those.
+// A span of queries and the block: fills SpanBlock for the rows that see some of it, and returns
+// those.
 struct Wanted {
   bool d_scores, inner;  // inner: dS is of the score before the soft cap
 };

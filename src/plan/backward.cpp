@@ -123,7 +123,7 @@ BackwardLayout backward_layout(const Problem& p, const Plan& plan, std::int64_t 
   at.slope = take(pairs * tiles.strip);
   const bool biased = p.mask.present() || p.bias.present();
   at.modifiers = take(biased ? tiles.block * (tiles.strip + tiles.together) : 0);
-  at.row = take(std::max(at.dim, at.value_dim));
+  at.row = take(2 * std::max(at.dim, at.value_dim));
   at.bias_sums = take(bias_keys * span);
   return at;
 }
