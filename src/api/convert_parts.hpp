@@ -21,6 +21,7 @@ void convert_options(const Desc& desc, Call& call);
 // 2. Each tensor by itself. Strides of dimensions with at most one element become 0, or 1 in the
 // last dimension where it is no broadcast, so that index arithmetic cannot meet a stray number.
 void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem);
+core::Tensor convert_tensor(const Field& field, const tessera_tensor& given_tensor);
 
 // 3. The sizes of the problem, and each shape and dtype against them.
 void convert_shapes(const Desc& desc, core::Problem& problem);

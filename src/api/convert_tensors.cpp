@@ -68,6 +68,10 @@ void tame_strides(Tensor& t, Rule rule) {
     if (empty || t.shape[d] == 1) t.stride[d] = d == 3 && rule != Rule::kBroadcast ? 1 : 0;
 }
 
+bool required(const Field& field) { return field.types == TypeSet::kFloats; }
+
+}  // namespace
+
 Tensor convert_tensor(const Field& field, const tessera_tensor& given_tensor) {
   const tessera_tensor& g = given_tensor;
   check_words(field.name, g);
@@ -85,10 +89,6 @@ Tensor convert_tensor(const Field& field, const tessera_tensor& given_tensor) {
   require(rest == 0, Sentence::kMisaligned, field.name, rest, size);
   return t;
 }
-
-bool required(const Field& field) { return field.types == TypeSet::kFloats; }
-
-}  // namespace
 
 void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem) {
   for (const Field& field : fields()) {
