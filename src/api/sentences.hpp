@@ -250,8 +250,7 @@ inline constexpr SentenceRow kSentences[] = {
      "allocator has no {}; it must have both allocate and release, or neither"},
 
     {kCpuLacks, kUnsupported,
-     "the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, "
-     "which does"},
+     "{} does not do {}; use TESSERA_BACKEND_AUTO, which takes a backend that does"},
     {kWorkspaceMemory, kOutOfMemory,
      "the call needs a workspace of {} bytes, which could not be allocated; free memory, or use "
      "fewer threads"},

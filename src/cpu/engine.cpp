@@ -107,10 +107,10 @@ struct Engine::Inside {
   }
 
   // All workers of one phase; without a crew the caller is the only one.
-  void run_phase(Crew* owner, Call& call, Phase phase, std::int64_t tasks) {
+  void run_phase(Crew* owner, Call& call, Phase phase) {
     Job job{call, phase};
     const auto workers = std::int32_t(owner != nullptr ? call.plan.workers : 1);
-    call.tasks.reset(tasks, workers);
+    call.tasks.reset(workers, [&](int w) { return call.schedule.share(w, workers); });
     if (workers == 1) {
       Job::work(&job, 0);
     } else if (options.executor.parallel_for != nullptr) {
@@ -137,15 +137,14 @@ void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* len
   if (plan.tasks == 0) return;
   Crew& crew = inside_->present_crew();
   const Lease lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes()));
-  Call call{problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory(), {}};
+  Call call(problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory());
   // A second caller does not wait for the threads: it works alone.
   std::unique_lock<std::mutex> threads(crew.mutex, std::defer_lock);
   const bool parallel = plan.workers > 1 && threads.try_lock();
   Crew* const owner = parallel ? &crew : nullptr;
   const Target& target = inside_->target;
-  if (plan.backend == plan::Backend::kCpu)
-    return inside_->run_phase(owner, call, target.forward, plan.tasks);
-  for (const Phase phase : target.standard) inside_->run_phase(owner, call, phase, plan.tasks);
+  if (plan.backend == plan::Backend::kCpu) return inside_->run_phase(owner, call, target.forward);
+  for (const Phase phase : target.standard) inside_->run_phase(owner, call, phase);
 }
 
 }  // namespace tessera::cpu

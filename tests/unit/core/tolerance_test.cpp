@@ -36,7 +36,8 @@ TEST(Tolerance, TheFloat32PartGrowsWithScoresAndKeysBeyondTheConditions) {
 TEST(Tolerance, IsWithinTheContract) {
   for (const DType t : {DType::kFloat32, DType::kFloat16, DType::kBfloat16})
     for (const double score : {0., 8., 9., 100., 1e6})
-      EXPECT_LE(bound(t, 100, {score, 0}), bound(t, 100, {0, 0}) * std::max(1., score / 8) * (1 + 1e-15));
+      EXPECT_LE(bound(t, 100, {score, 0}),
+                bound(t, 100, {0, 0}) * std::max(1., score / 8) * (1 + 1e-15));
 }
 
 TEST(Tolerance, LseGrowsWithScoresUntilItIsLargeItself) {
@@ -86,7 +87,9 @@ TEST(Tolerance, TheLargestProductIsThatOfTheLongestFiniteRowsOfAHead) {
   EXPECT_EQ(largest_product(none, dense(k), 1), 0);
 }
 
-TEST(Tolerance, TypesWithoutABoundAreADefect) { EXPECT_THROW(bound(DType::kInt32, 1, {0, 0}), Error); }
+TEST(Tolerance, TypesWithoutABoundAreADefect) {
+  EXPECT_THROW(bound(DType::kInt32, 1, {0, 0}), Error);
+}
 
 TEST(Tolerance, RelativeErrorIsThatOfTheNorm) {
   const std::vector<double> ref{3, 4}, x{3, 4.5};
