@@ -83,7 +83,7 @@ void check(cpu::Engine& engine, const Inputs& inputs, Backend backend) {
   EXPECT_TRUE(workspace.intact()) << "bytes outside of the workspace were written";
   EXPECT_TRUE(same_bits(outputs, right)) << "what the workspace held before has an effect";
   EXPECT_TRUE(same_bits(again, right));
-  if (plan.tasks > 0 && problem.keys > 0) expect_used_to_the_end(workspace, plan);
+  if (plan.tasks > 0 && plan.longest_keys > 0) expect_used_to_the_end(workspace, plan);
 }
 
 class Workspace : public testing::TestWithParam<std::string_view> {
