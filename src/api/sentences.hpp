@@ -96,7 +96,6 @@ enum class Sentence {
 
   // Worded where they arise: src/plan and src/cpu do not see this table
   kCpuLacks,
-  kCpuBackwardLacks,
   kWorkspaceMemory,
   kNoMemory,
   kUnexpected,
@@ -317,11 +316,7 @@ inline constexpr SentenceRow kSentences[] = {
      "place can hold one key: give them rows or pages of their own"},
 
     {kCpuLacks, kUnsupported,
-     "the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, "
-     "which does"},
-    {kCpuBackwardLacks, kUnsupported,
-     "the backward pass of the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or "
-     "TESSERA_BACKEND_REFERENCE, which does"},
+     "{} does not do {}; use TESSERA_BACKEND_AUTO, which takes a backend that does"},
     {kWorkspaceMemory, kOutOfMemory,
      "the call needs a workspace of {} bytes, which could not be allocated; free memory, or use "
      "fewer threads"},

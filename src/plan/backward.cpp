@@ -69,7 +69,7 @@ Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
   plan.device = device;
   plan.tile_queries = 2 * tiles.strip;
   plan.tile_keys = tiles.block;
-  plan.task_queries = p.queries;
+  plan.task_queries = std::max<std::int64_t>(1, p.queries);
   plan.split_keys = keys_of_split(p, tiles);
   plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, plan.split_keys));
   plan.tasks = p.batch * p.kv_heads * plan.splits;
@@ -136,7 +136,7 @@ Plan make_backward_plan(const Problem& p, const Gradients& g, Backend wanted,
   if (missing != nullptr)
     core::fail(core::Status::kUnsupported,
                std::string("the backward pass of the CPU backend does not do ") + missing +
-                   " yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, which does");
+                   "; use TESSERA_BACKEND_AUTO, which takes a backend that does");
   Plan plan = plan_cpu(p, g, device);
   plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;

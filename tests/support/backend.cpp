@@ -93,6 +93,12 @@ Backend backend(const std::string& name, int threads) {
   return {name, threads, found->second.get()};
 }
 
+bool Backend::does(const Case& c) const {
+  if (!std::string_view(name).starts_with(kStandard)) return true;
+  const bool one_row_each = c.cu_q.empty() && c.cu_k.empty() && c.page_size == 0;
+  return one_row_each && c.dropout == 0 && !c.state;
+}
+
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
