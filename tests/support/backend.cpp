@@ -93,6 +93,8 @@ Backend backend(const std::string& name, int threads) {
   return {name, threads, found->second.get()};
 }
 
+tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
+
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
@@ -105,7 +107,7 @@ std::string Backend::command(const Case& c) const {
 
 void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   tessera_error error = tessera_error_default();
-  desc.backend = words_of(on.name).number;
+  desc.backend = number_of(on);
   if (on.is_reference()) desc.score_max = &outputs.score_max;
   outputs.out.poison();
   outputs.lse.poison();

@@ -53,6 +53,8 @@ std::string options(const Case& c) {
   if (!std::isnan(c.scale)) s += fmt::format(" --scale {}", c.scale);
   if (c.softcap != 0) s += fmt::format(" --softcap {}", c.softcap);
   if (c.dtype != DType::kFloat32) s += fmt::format(" --dtype {}", short_name(c.dtype));
+  if (c.pull) s += " --backward";
+  if (c.pull && c.pull->d_lse) s += " --d-lse";
   return s;
 }
 
@@ -60,6 +62,24 @@ std::string spans_text(const Spans& s) {
   std::string text;
   for (std::size_t n = 0; n < 4; ++n) text += s.of[n] ? "bhij"[n] : '-';
   return text + (s.by_stride ? " by stride" : "");
+}
+
+std::string pull_text(const Pull& p) {
+  std::string s;
+  if (p.d_out_layout != Layout::kDense) s += fmt::format(", d_out {}", name_of(p.d_out_layout));
+  if (p.layout != Layout::kDense) s += fmt::format(", gradients {}", name_of(p.layout));
+  const std::pair<bool, const char*> words[] = {{p.d_out_wide, "d_out in f32"},
+                                                {p.wide, "gradients in f32"},
+                                                {p.summed_bias, "d_bias summed"},
+                                                {p.accumulate, "accumulating"},
+                                                {!p.dq, "without dq"},
+                                                {!p.dk, "without dk"},
+                                                {!p.dv, "without dv"},
+                                                {!p.d_bias, "without d_bias"},
+                                                {!p.d_sink, "without d_sink"}};
+  for (const auto& [is_so, word] : words)
+    if (is_so) s += fmt::format(", {}", word);
+  return s;
 }
 
 // What the command line has no option for.
@@ -76,6 +96,7 @@ std::string rest(const Case& c) {
     s += fmt::format(", bias kind {} in {} over {}", int(c.bias), short_name(c.bias_dtype),
                      spans_text(c.bias_spans));
   if (!c.kv_starts.empty()) s += fmt::format(", kv_starts {}", fmt::join(c.kv_starts, ","));
+  if (c.pull) s += pull_text(*c.pull);
   return s.empty() ? s : "  # and" + s.substr(1);
 }
 

@@ -16,7 +16,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The tensor numbers of core::normal.
-enum Stream : std::uint32_t { kQ, kK, kV, kBias, kMask, kAlibi, kSink, kHole };
+enum Stream : std::uint32_t { kQ, kK, kV, kBias, kMask, kAlibi, kSink, kHole, kDOut, kDLse };
 
 std::uint64_t chance(const Case& c, Stream stream, std::int64_t index) {
   return core::random_bits(c.seed, stream, std::uint64_t(index)).low >> 32;
@@ -214,6 +214,12 @@ Outputs::Outputs(const Case& c)
     const bool wide = c.dtype == DType::kFloat64;
     lse = Array(wide ? DType::kFloat64 : DType::kFloat32, {c.batch, c.heads, c.queries, 1});
   }
+}
+
+Upstream::Upstream(const Case& c)
+    : d_out(normals(c, kDOut, c.pull->d_out_wide ? DType::kFloat32 : c.dtype,
+                    {c.batch, c.queries, c.heads, c.value_dim}, c.pull->d_out_layout)) {
+  if (c.pull->d_lse) d_lse = normals(c, kDLse, DType::kFloat32, {c.batch, c.heads, c.queries, 1});
 }
 
 tessera_attention_desc describe(const Inputs& in, const Outputs& outputs) {

@@ -140,6 +140,19 @@ void set_scores(Case& c, Dice& dice) {
   c.lse = !dice.one_in(5);
 }
 
+Pull any_pull(Dice& dice) {
+  Pull p;
+  if (dice.one_in(2)) p.d_out_layout = dice.pick(kLayouts);
+  p.d_out_wide = dice.one_in(4);
+  p.d_lse = dice.one_in(3);
+  p.wide = dice.one_in(2);
+  p.summed_bias = dice.one_in(2);
+  if (dice.one_in(3)) do
+      p.layout = dice.pick(kLayouts);
+    while (p.layout == Layout::kSharedByHeads);
+  return p;
+}
+
 }  // namespace
 
 Case random_plain_case(Dice& dice, const Limits& limits) {
@@ -158,6 +171,13 @@ Case random_case(Dice& dice, const Limits& limits) {
   set_masks(c, dice);
   set_lengths(c, dice);
   set_scores(c, dice);
+  return c;
+}
+
+Case random_backward_case(Dice& dice, const Limits& limits) {
+  Case c = random_case(dice, limits);
+  c.lse = true;
+  c.pull = any_pull(dice);
   return c;
 }
 
