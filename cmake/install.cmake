@@ -3,6 +3,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS tessera tessera_static EXPORT tesseraTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/tessera/tessera.h include/tessera/tensor.hpp include/tessera/tessera.hpp
+  include/tessera/cache.hpp
   ${generated_dir}/tessera/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)

@@ -374,6 +374,93 @@ TESSERA_API const char* tessera_version(void);
 /* The name of a status, as in "INVALID_ARGUMENT". */
 TESSERA_API const char* tessera_status_name(tessera_status status);
 
+/* ---- States, rotary positions, caches -------------------------------------------------------- */
+
+/* What a row knows of some keys. lse -inf or +inf: it saw none, whatever out holds. */
+typedef struct tessera_state {
+  tessera_tensor out; /* [B, Lq, H, Dv] float32, normalised as a call leaves it */
+  tessera_tensor lse; /* [B, H, Lq] float32 */
+} tessera_state;
+
+/* The state of all keys from states of some of them, which share no key:
+ *   lse = log sum_n exp(lse_n);   out = sum_n exp(lse_n - lse) out_n
+ * Empty states merge to an empty one: out 0, lse -inf. Computed in double precision, in the order
+ * given. Source: Dao, "FlashAttention-2", 2023, section 3.1. */
+typedef struct tessera_merge_desc {
+  uint32_t size;  /* set by tessera_merge_desc_default() */
+  uint32_t flags; /* 0 */
+  const tessera_state* states;
+  uint64_t count;     /* of them, 0 or more */
+  tessera_tensor out; /* [B, Lq, H, Dv] float32, float16, bfloat16; a state's own out, or apart */
+  tessera_tensor lse; /* [B, H, Lq] float32, or absent; a state's own lse, or apart */
+} tessera_merge_desc;
+
+static inline tessera_merge_desc tessera_merge_desc_default(void) {
+  const tessera_tensor absent = tessera_tensor_default();
+  tessera_merge_desc d = {sizeof d, 0, 0, 0, absent, absent};
+  return d;
+}
+
+TESSERA_API tessera_status tessera_merge(tessera_context* context, const tessera_merge_desc* desc,
+                                         tessera_error* error);
+
+/* Which elements turn together, of the first R of a head. */
+typedef enum tessera_rotary_layout {
+  TESSERA_ROTARY_HALVES = 0,     /* c and c + R/2 */
+  TESSERA_ROTARY_INTERLEAVED = 1 /* 2c and 2c + 1 */
+} tessera_rotary_layout;
+
+/* Rotary position embedding: with (a, b) the pair c of a row at position p,
+ *   a' = a cos[p, c] - b sin[p, c];   b' = a sin[p, c] + b cos[p, c]
+ * in float32; elements from R on are copied. Row i of sequence b is at positions[b, i], or at
+ * offsets[b] + i, or at i. Source: Su et al., "RoFormer", 2021, section 3.2. */
+typedef struct tessera_rotate_desc {
+  uint32_t size;            /* set by tessera_rotate_desc_default() */
+  uint32_t flags;           /* 0 */
+  uint32_t layout;          /* a tessera_rotary_layout */
+  uint32_t reserved;        /* 0 */
+  tessera_tensor x;         /* [B, L, H, D] float32, float16, bfloat16 */
+  tessera_tensor out;       /* the same; x itself, or apart from it */
+  tessera_tensor cos, sin;  /* [positions, R / 2], 2 <= R <= D, float32 or of x's dtype */
+  tessera_tensor offsets;   /* [B] int32 or int64, or absent */
+  tessera_tensor positions; /* [B, L] int32 or int64, or absent */
+} tessera_rotate_desc;
+
+static inline tessera_rotate_desc tessera_rotate_desc_default(void) {
+  const tessera_tensor absent = tessera_tensor_default();
+  tessera_rotate_desc d = {sizeof d, 0, 0, 0, absent, absent, absent, absent, absent, absent};
+  return d;
+}
+
+TESSERA_API tessera_status tessera_rotate(tessera_context* context, const tessera_rotate_desc* desc,
+                                          tessera_error* error);
+
+/* Puts new keys and values behind those of a cache: row i of sequence b becomes its key
+ * kv_lengths[b] + i, k rotated to that position where cos and sin are given. kv_lengths is read,
+ * not changed. Every sequence must have room before anything is written. */
+typedef struct tessera_append_desc {
+  uint32_t size;                   /* set by tessera_append_desc_default() */
+  uint32_t flags;                  /* 0 */
+  uint32_t layout;                 /* a tessera_rotary_layout */
+  uint32_t reserved;               /* 0 */
+  tessera_tensor k, v;             /* new: [B, Lnew, Hk, D], [B, Lnew, Hk, Dv] */
+  tessera_tensor k_cache, v_cache; /* of k's dtype: [B or rows, capacity, Hk, D or Dv], or pages */
+  tessera_tensor kv_lengths;       /* [B] int32 or int64: keys before the call */
+  tessera_tensor cache_batch_idx;  /* [B] int32: the row of the cache of each, or absent */
+  tessera_tensor block_table;      /* [B, max_pages] int32, or absent; as in an attention call */
+  tessera_tensor cos, sin;         /* [positions, R / 2] as in tessera_rotate_desc, or absent */
+} tessera_append_desc;
+
+static inline tessera_append_desc tessera_append_desc_default(void) {
+  const tessera_tensor absent = tessera_tensor_default();
+  tessera_append_desc d = {sizeof d, 0,      0,      0,      absent, absent, absent,
+                           absent,   absent, absent, absent, absent, absent};
+  return d;
+}
+
+TESSERA_API tessera_status tessera_append(tessera_context* context, const tessera_append_desc* desc,
+                                          tessera_error* error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -50,9 +50,10 @@ bool of_an_option(const GradientField& field) {
   return field.given == &B::d_bias || field.given == &B::d_sink;
 }
 
-// float32, the type of the tensor itself, and float64 where q is float64.
+// float32, the type of the tensor itself (for d_out that of q, for out may be wider), and float64
+// where q is float64.
 void check_dtype(const GradientField& field, DType dtype, const Problem& p) {
-  const DType own = (p.*field.of_tensor).dtype;
+  const DType own = always_there(field) ? p.q.dtype : (p.*field.of_tensor).dtype;
   const bool wide = p.q.dtype == DType::kFloat64;
   if (dtype == DType::kFloat32 || dtype == own || (wide && dtype == DType::kFloat64)) return;
   std::string words = "float32";

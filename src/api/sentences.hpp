@@ -81,9 +81,21 @@ enum class Sentence {
   kTarget,
   kAllocator,
 
+  kStates,
+  kOtherShape,
+  kOtherDtype,
+  kTableDtype,
+  kRotaryDim,
+  kRotaryLayout,
+  kTwoPositions,
+  kPositionRange,
+  kCacheFull,
+  kCacheSmall,
+  kNewKeyPage,
+  kSamePlace,
+
   // Worded where they arise: src/plan and src/cpu do not see this table
   kCpuLacks,
-  kCpuBackwardLacks,
   kWorkspaceMemory,
   kNoMemory,
   kUnexpected,
@@ -272,12 +284,39 @@ inline constexpr SentenceRow kSentences[] = {
     {kAllocator, kInvalidArgument,
      "allocator has no {}; it must have both allocate and release, or neither"},
 
+    {kStates, kInvalidArgument,
+     "states is NULL but count is {}; point states at that many, or set count to 0"},
+    {kOtherShape, kInvalidArgument,
+     "{} has shape {}; it must be {}, that is {}, to go with {}: reshape or slice it"},
+    {kOtherDtype, kInvalidArgument,
+     "{} is {} but {} is {}; the two must share one dtype: convert one of them"},
+    {kTableDtype, kInvalidArgument, "{} is {}; it must be float32 or, as {} is, {}: convert it"},
+    {kRotaryDim, kInvalidArgument,
+     "cos has shape {} and {} has a head dimension of {}; cos must be [positions, R / 2], and R, "
+     "the elements that turn, from 2 to the head dimension: drop columns of cos and sin"},
+    {kRotaryLayout, kInvalidArgument,
+     "layout is {}; it must be TESSERA_ROTARY_HALVES (0) or TESSERA_ROTARY_INTERLEAVED (1)"},
+    {kTwoPositions, kInvalidArgument,
+     "offsets and positions are both given; they are two ways to say where rows are: pass one of "
+     "them"},
+    {kPositionRange, kInvalidArgument,
+     "row {} of sequence {} is at position {}; cos and sin have {} positions, so it must be 0 or "
+     "more and below that"},
+    {kCacheFull, kInvalidArgument,
+     "sequence {} has {} keys and is given {} more, but its cache has room for {}; pass a larger "
+     "cache, or fewer keys (nothing was written for any sequence)"},
+    {kCacheSmall, kInvalidArgument,
+     "{} sequences are given {} keys each, but the whole cache has {} places; pass a larger cache, "
+     "or fewer keys"},
+    {kNewKeyPage, kInvalidArgument,
+     "block_table[{}][{}] is {}, a page that new keys go to; the cache has {} pages, so it must be "
+     "0 or more and below that"},
+    {kSamePlace, kInvalidArgument,
+     "sequences {} and {} would both put new keys into row or page {} of the cache at {}; each "
+     "place can hold one key: give them rows or pages of their own"},
+
     {kCpuLacks, kUnsupported,
-     "the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, "
-     "which does"},
-    {kCpuBackwardLacks, kUnsupported,
-     "the backward pass of the CPU backend does not do {} yet; use TESSERA_BACKEND_AUTO or "
-     "TESSERA_BACKEND_REFERENCE, which does"},
+     "{} does not do {}; use TESSERA_BACKEND_AUTO, which takes a backend that does"},
     {kWorkspaceMemory, kOutOfMemory,
      "the call needs a workspace of {} bytes, which could not be allocated; free memory, or use "
      "fewer threads"},
@@ -304,6 +343,7 @@ inline constexpr Chapter kChapters[] = {
     {Sentence::kNeeds, "Lengths, packed sequences, pages"},
     {Sentence::kBackend, "Options"},
     {Sentence::kThreads, "Contexts"},
+    {Sentence::kStates, "States, rotary positions, caches"},
     {Sentence::kCpuLacks, "Backends and memory"},
 };
 

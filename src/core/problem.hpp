@@ -38,6 +38,7 @@ struct Sequence {
   std::int64_t k_batch, k_begin;
   Range keys;
   Band band;
+  std::int64_t index;  // which sequence of the call
 };
 
 // Where one key lies: k and v are read at [batch, row, head].
@@ -73,12 +74,19 @@ struct Problem {
   bool packed_queries() const { return cu_seqlens_q.present(); }
   bool packed_keys() const { return cu_seqlens_k.present(); }
   bool paged() const { return block_table.present(); }
+  // Whether sequences may differ in how many queries or keys they have.
+  bool varies() const {
+    return packed_queries() || packed_keys() || kv_lengths.present() || kv_starts.present();
+  }
   std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
   std::int64_t kv_head(std::int64_t h) const { return h / group(); }
 
   // The sequence b; lengths are clamped to what exists, so memory is never harmed.
   Sequence sequence(std::int64_t b) const;
   KeyPlace place(const Sequence& s, std::int64_t b, std::int64_t j) const;
+  // Rows of packed queries that are no query: those before sequence b and after the one before it;
+  // for b == batch those at the end.
+  Range rows_between(std::int64_t b) const;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 
@@ -97,7 +105,7 @@ struct Problem {
 // ---- The definitions of the above ----
 
 inline Sequence Problem::sequence(std::int64_t b) const {
-  Sequence s{b, 0, queries, b, 0, {0, keys}, {left, right, offset}};
+  Sequence s{b, 0, queries, b, 0, {0, keys}, {left, right, offset}, b};
   if (packed_queries()) {
     const Range rows = packed_rows(cu_seqlens_q, b, queries);
     s.q_batch = 0;
@@ -125,6 +133,16 @@ inline KeyPlace Problem::place(const Sequence& s, std::int64_t b, std::int64_t j
   if (!paged()) return {s.k_batch, s.k_begin + j};
   const std::int64_t page_size = k.shape[1];
   return {within(block_table.load_int(b, j / page_size), k.shape[0] - 1), j % page_size};
+}
+
+inline Range Problem::rows_between(std::int64_t b) const {
+  Range rows{0, queries};
+  if (b > 0) {
+    const Sequence before = sequence(b - 1);
+    rows.begin = before.q_begin + before.queries;
+  }
+  if (b < batch) rows.end = sequence(b).q_begin;
+  return rows;
 }
 
 }  // namespace tessera::core

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <utility>
+#include <vector>
 
 #include "core/philox.hpp"
 #include "core/tensor.hpp"
@@ -76,5 +78,18 @@ class Draws {
   std::uint32_t stream_;
   std::uint64_t element_ = 0;
 };
+
+// 0 to n - 1 in a random order (Fisher and Yates).
+inline std::vector<std::int64_t> shuffled(std::int64_t n, std::uint64_t seed,
+                                          std::uint32_t stream = 0xFFFFFFFFu) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  Draws draws(seed, stream);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto other = std::size_t(draws.between(0, i));
+    order[std::size_t(i)] = order[other];
+    order[other] = i;
+  }
+  return order;
+}
 
 }  // namespace tessera::core

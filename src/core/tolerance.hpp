@@ -85,9 +85,13 @@ inline double norm(const Tensor& x, std::int64_t b, std::int64_t i, std::int64_t
   return std::sqrt(sum);
 }
 
+// Which rows of k belong to a batch row of q: those of the same number, or (pages, a cache) any.
+enum class Rows { kPaired, kAny };
+
 // The largest finite scale ||q|| ||k||, an upper estimate of any score, over the rows of each head.
 // A scale of NaN is 1 / sqrt(D).
-inline double largest_product(const Tensor& q, const Tensor& k, double scale) {
+inline double largest_product(const Tensor& q, const Tensor& k, double scale,
+                              Rows rows = Rows::kPaired) {
   const auto longest = [](const Tensor& x, std::int64_t b, std::int64_t h) {
     double most = 0;
     for (std::int64_t i = 0; i < x.shape[1]; ++i)
@@ -99,7 +103,11 @@ inline double largest_product(const Tensor& q, const Tensor& k, double scale) {
   for (std::int64_t b = 0; b < q.shape[0]; ++b)
     for (std::int64_t h = 0; h < q.shape[2]; ++h) {
       const std::int64_t row = std::min(b, k.shape[0] - 1), kv_head = h * k.shape[2] / q.shape[2];
-      largest = std::max(largest, longest(q, b, h) * longest(k, row, kv_head));
+      const std::int64_t first = rows == Rows::kAny ? 0 : row;
+      const std::int64_t last = rows == Rows::kAny ? k.shape[0] - 1 : row;
+      double key = 0;
+      for (std::int64_t n = first; n <= last; ++n) key = std::max(key, longest(k, n, kv_head));
+      largest = std::max(largest, longest(q, b, h) * key);
     }
   return (std::isnan(scale) ? 1 / std::sqrt(double(q.shape[3])) : scale) * largest;
 }
@@ -153,8 +161,8 @@ inline Deviation deviation(std::span<const double> x, std::span<const double> re
 
 // What the error of a gradient is judged by.
 struct GradientMeasure {
-  DType inputs, gradient;  // the types of q, and of the gradient itself
-  std::int64_t summed;     // longest_sum()
+  DType inputs, out, gradient;  // the types of q, of out, and of the gradient itself
+  std::int64_t summed;          // longest_sum()
   ScoreSize score;
   TermNorms terms;
 };
@@ -199,7 +207,7 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const DType sums = sums_of(m.inputs);
   double bound = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
   if (m.gradient != sums) bound += bound_row(m.gradient).forward * finite_norm(ref) / size;
-  if (m.inputs != sums) bound += bound_row(m.inputs).gradients * m.terms.out / size;
+  if (m.out != sums) bound += bound_row(m.out).gradients * m.terms.out / size;
   return bound + half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 

@@ -32,10 +32,10 @@ struct BiasPart {
 
 inline BiasPart bias_part(const BackwardCall& c, std::int64_t task, float* sums) {
   const core::Index4& shape = c.g.d_bias.shape;
-  const std::int64_t spans = plan::bias_spans(c.p, c.g, kSpan);
+  const std::int64_t spans = plan::bias_spans(c.g, kSpan);
   const std::int64_t span = task % spans * kSpan, h = task / spans % shape[1];
   const std::int64_t b = task / spans / shape[1];
-  const Range all{0, c.p.queries};
+  const Range all{0, shape[2] == 1 ? c.p.queries : shape[2]};
   BiasPart part{};
   part.batches = shape[0] == 1 ? Range{0, c.p.batch} : Range{b, b + 1};
   part.heads = shape[1] == 1 ? Range{0, c.p.heads} : Range{h, h + 1};
@@ -48,14 +48,14 @@ inline BiasPart bias_part(const BackwardCall& c, std::int64_t task, float* sums)
 }
 
 // Adds dS of the block and of the live rows of a span.
-HWY_INLINE void add_pairs(const BiasPart& part, const BackwardScratch& w, const Head& head,
-                          Range live, std::int64_t span) {
+HWY_INLINE void add_scores(const BiasPart& part, const BackwardScratch& w, const Head& head,
+                           Range live, std::int64_t span) {
   const Range block = w.keys.range;
   for (std::int64_t key = block.begin; key < block.end; ++key) {
     const std::int64_t tile = block.begin + (key - block.begin) / kKeyTile * kKeyTile;
     const Range seeing =
         head.sequence.band.rows_that_see_any(Range{tile, tile + kKeyTile} & block) & live;
-    const float* ds = w.pairs.ds + (key - block.begin) * kSpan;
+    const float* ds = w.block.ds + (key - block.begin) * kSpan;
     for (std::int64_t i = seeing.begin; i < seeing.end; ++i)
       *part.at(key, i - span) += ds[i - span];
   }
@@ -72,8 +72,8 @@ HWY_NOINLINE void sum_bias(const BackwardCall& c, BackwardScratch& w, const Bias
     for (std::int64_t key = visible.begin / kBlock * kBlock; key < visible.end; key += kBlock) {
       const Range block = Range{key, key + kBlock} & visible;
       pack_keys(w.keys, c.p, head, block);
-      const Range live = span_of_pairs(c, w, head, rows, {true, false});
-      if (!live.empty()) add_pairs(part, w, head, live, span);
+      const Range live = weigh_span<BackwardFloat32>(c, w, head, rows, {true, false});
+      if (!live.empty()) add_scores(part, w, head, live, span);
     }
   }
 }

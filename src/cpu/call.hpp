@@ -8,6 +8,7 @@
 
 #include "core/gradients.hpp"
 #include "core/problem.hpp"
+#include "cpu/schedule.hpp"
 #include "plan/plan.hpp"
 
 namespace tessera::cpu {
@@ -18,10 +19,10 @@ class Tasks {
  public:
   static constexpr int kMaxWorkers = 256;
 
-  void reset(std::int64_t tasks, int workers) {
+  // The share of worker w is [first(w), first(w + 1)).
+  template <class First> void reset(int workers, First&& first) {
     workers_ = workers;
-    for (int w = 0; w < workers; ++w)
-      new (&share(w)) Share{tasks * w / workers, tasks * (w + 1) / workers};
+    for (int w = 0; w < workers; ++w) new (&share(w)) Share{first(w), first(w + 1)};
   }
 
   // Calls f(task) until none is left for anybody.
@@ -48,8 +49,15 @@ struct Call {
   const core::Problem& problem;
   const plan::Plan& plan;
   std::byte* memory;  // plan.workspace_bytes(): shared, then that of each worker
+  Schedule schedule;
   Tasks tasks;
   const core::Gradients* gradients = nullptr;  // of the backward pass
+
+  Call(const core::Problem& p, const plan::Plan& as_planned, std::byte* workspace)
+      : problem(p),
+        plan(as_planned),
+        memory(workspace),
+        schedule(p, as_planned, reinterpret_cast<plan::Stretch*>(workspace)) {}
 
   float* shared() const { return reinterpret_cast<float*>(memory); }
   float* of_worker(int worker) const {

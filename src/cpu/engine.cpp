@@ -12,6 +12,7 @@
 #include "cpu/call.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/pool.hpp"
+#include "cpu/unused_rows.hpp"
 #include "plan/backward.hpp"
 #if __has_include(<unistd.h>)
 #include <unistd.h>
@@ -107,11 +108,12 @@ struct Engine::Inside {
     return *mine;  // another thread of the child came first
   }
 
-  // All workers of one phase; without a crew the caller is the only one.
-  void run_phase(Crew* owner, Call& call, Phase phase, std::int64_t tasks) {
+  // All workers of one phase; without a crew the caller is the only one. first(worker, workers) is
+  // the first task of a share.
+  template <class First> void run_phase(Crew* owner, Call& call, Phase phase, First first) {
     Job job{call, phase};
     const auto workers = std::int32_t(owner != nullptr ? call.plan.workers : 1);
-    call.tasks.reset(tasks, workers);
+    call.tasks.reset(workers, [&](int w) { return first(w, workers); });
     if (workers == 1) {
       Job::work(&job, 0);
     } else if (options.executor.parallel_for != nullptr) {
@@ -147,21 +149,29 @@ struct Engine::Turn {
       : inside(engine),
         crew(engine.present_crew()),
         lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes())),
-        call{problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory(), {}},
+        call(problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory()),
         threads(crew.mutex, std::defer_lock) {
     if (plan.workers > 1) threads.try_lock();
   }
-  void run(Phase phase, std::int64_t tasks) {
-    if (tasks > 0) inside.run_phase(threads.owns_lock() ? &crew : nullptr, call, phase, tasks);
+  // As the call is scheduled, or so many tasks that are alike.
+  void run(Phase phase) {
+    inside.run_phase(owner(), call, phase,
+                     [this](int w, int workers) { return call.schedule.share(w, workers); });
   }
+  void run(Phase phase, std::int64_t tasks) {
+    if (tasks == 0) return;
+    inside.run_phase(owner(), call, phase,
+                     [tasks](int w, int workers) { return tasks * w / workers; });
+  }
+  Crew* owner() { return threads.owns_lock() ? &crew : nullptr; }
 };
 
 void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* lent) {
   if (plan.tasks == 0) return;
   const Target& target = inside_->target;
   Turn turn(*inside_, problem, plan, lent);
-  if (plan.backend == plan::Backend::kCpu) return turn.run(target.forward, plan.tasks);
-  for (const Phase phase : target.standard) turn.run(phase, plan.tasks);
+  if (plan.backend == plan::Backend::kCpu) return turn.run(target.forward);
+  for (const Phase phase : target.standard) turn.run(phase);
 }
 
 void Engine::run_backward(const core::Problem& problem, const core::Gradients& gradients,
@@ -170,12 +180,13 @@ void Engine::run_backward(const core::Problem& problem, const core::Gradients& g
   const Target& target = inside_->target;
   Turn turn(*inside_, problem, plan, lent);
   turn.call.gradients = &g;
+  clear_unused_rows(problem, gradients);
   if (g.dq.present() || g.dk.present() || g.dv.present()) turn.run(target.backward, plan.tasks);
   if (g.dq.present() && plan.splits > 1)
     turn.run(target.reduce_queries, problem.batch * problem.heads);
   if (g.d_bias.present())
-    turn.run(target.bias, g.d_bias.shape[0] * g.d_bias.shape[1] *
-                              plan::bias_spans(problem, g, plan.tile_queries));
+    turn.run(target.bias,
+             g.d_bias.shape[0] * g.d_bias.shape[1] * plan::bias_spans(g, plan.tile_queries));
   if (g.d_sink.present()) turn.run(target.sink, problem.heads);
 }
 

@@ -7,57 +7,12 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
-#include "core/reference.hpp"
-#include "cpu/scores-inl.hpp"
+#include "cpu/strip-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-constexpr double kLn2 = 0.693147180559945309;
-constexpr std::int64_t kScoreFloats = (kBlock + kKeyTile) * kStrip;  // of a block
-
-// The queries of one strip and what they have seen so far: the State of each row, in lanes.
-struct Strip {
-  Range rows, visible, full;  // keys seen by any of the rows, and by all of them
-  float* q;                   // [dim][kStrip]               Q^T, in units of log2
-  float* o;                   // [panels][kStrip][kPanel]
-  float* s;                   // [kBlock + kKeyTile][kStrip] S^T, then P^T
-  bool plain;                 // a block was scored of which nothing but the band hides a key
-  HWY_ALIGN float m[kStrip], l[kStrip], alpha[kStrip];
-
-  float& output(std::int64_t r, std::int64_t column) const {
-    return o[(column / kPanel * kStrip + r) * kPanel + column % kPanel];
-  }
-};
-
-// Where the rows and keys of a strip lie.
-HWY_INLINE void aim(Strip& t, const Head& head, Range rows) {
-  t.rows = rows;
-  t.visible = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
-  t.full = head.sequence.band.seen_by_all(rows);
-  t.plain = false;
-}
-
-// The state before any key. A sink is a key with the value 0: m is its logit, l is 1.
-HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows) {
-  const float sink = p.sink.present() ? float(p.sink.load(head.h)) * kLog2E : -kInfinity;
-  std::fill_n(t.m, kStrip, sink);
-  std::fill_n(t.l, kStrip, sink == -kInfinity ? 0.f : 1.f);
-  std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
-  const Sequence& s = head.sequence;
-  for (std::int64_t r = 0; r < t.rows.size(); r += kTogether) {
-    for (std::int64_t i = 0; i < kTogether; ++i) {
-      float* const row = rows + i * p.dim;
-      const std::int64_t at = std::min(r + i, t.rows.size() - 1);  // the last row repeats
-      load(row, p.q, p.q.at(s.q_batch, s.q_begin + t.rows.begin + at, head.h), p.dim);
-    }
-    for (std::int64_t i = 0; i < kTogether * p.dim; ++i) rows[i] *= p.scale * kLog2E;
-    transpose_rows(t.q + r, rows, p.dim, p.dim);
-  }
-}
 
 // The longest sum of a score. A scale above the default magnifies its error, beyond what the scores
 // say where their terms cancel: shorter sums halve it (docs/numerics.md).
@@ -163,56 +118,6 @@ HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& 
   for (int i = 0; i < runs.size; ++i) accumulate_keys(t, p, band, kv, runs.run[i]);
 }
 
-// out = O / l for one row. False if an element is not finite.
-HWY_INLINE bool store_row(const Strip& t, const Problem& p, const Head& head, std::int64_t r,
-                          float* row) {
-  const float factor = t.l[r] == 0 ? 0.f : 1 / t.l[r];
-  V zero = hn::Zero(d);  // NaN after an element that is not finite
-  for (std::int64_t c = 0; c < p.value_dim; c += N) {
-    const V x = hn::Mul(hn::Set(d, factor), hn::Load(d, &t.output(r, c)));
-    zero = hn::MulAdd(hn::Zero(d), x, zero);
-    hn::StoreU(x, d, row + c);
-  }
-  const Sequence& s = head.sequence;
-  store(p.out, p.out.at(s.q_batch, s.q_begin + t.rows.begin + r, head.h), row, p.value_dim);
-  return hn::AllTrue(d, hn::Eq(zero, hn::Zero(d)));
-}
-
-HWY_INLINE void store_lse(const Strip& t, const Problem& p, const Head& head, std::int64_t r) {
-  const double l = t.l[r];
-  const double lse = l == 0 ? -double(kInfinity) : (double(t.m[r]) + std::log2(l)) * kLn2;
-  p.lse.store({head.sequence.q_batch, head.h, head.sequence.q_begin + t.rows.begin + r, 0}, lse);
-}
-
-// Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others
-// to be told from it, or they overflowed to -inf where the row sees a key.
-HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
-  constexpr float kFar = 0x1p120f;
-  if (t.m[r] != -kInfinity) return !(std::abs(t.m[r]) < kFar);
-  const std::int64_t row = t.rows.begin + r;
-  return t.plain && !(head.sequence.band.seen_by_any({row, row + 1}) & t.visible).empty();
-}
-
-// The careful path. A weight of 0 does not hide a NaN or an infinity in V, and float32 may overflow
-// where the definition does not: a row that came out so is computed by the definition.
-HWY_NOINLINE void define_row(const Problem& p, const Head& head, std::int64_t i, double* row) {
-  const std::span<double> out(row, std::size_t(p.value_dim));
-  const double lse = core::reference::forward_row(p, head.b, head.h, i, out);
-  const std::int64_t batch = head.sequence.q_batch, at = head.sequence.q_begin + i;
-  for (std::int64_t c = 0; c < p.value_dim; ++c) p.out.store({batch, at, head.h, c}, row[c]);
-  if (p.lse.present()) p.lse.store({batch, head.h, at, 0}, lse);
-}
-
-// An empty row gives 0 and -inf. row has room for value_dim doubles.
-HWY_INLINE void finish(const Strip& t, const Problem& p, const Head& head, float* row) {
-  for (std::int64_t r = 0; r < t.rows.size(); ++r) {
-    const bool finite = store_row(t, p, head, r, row);
-    if (p.lse.present()) store_lse(t, p, head, r);
-    if (!finite || is_lost(t, head, r))
-      define_row(p, head, t.rows.begin + r, reinterpret_cast<double*>(row));
-  }
-}
-
 // What one worker writes to.
 struct Scratch {
   Strip strips[plan::kMostStrips];
@@ -225,7 +130,8 @@ struct Scratch {
       : count(int(plan.task_queries / kStrip)),
         row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
-        packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p)) {
+        packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p),
+               plan.longest_keys) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
       t.o = t.q + p.dim * kStrip;
@@ -283,14 +189,14 @@ HWY_NOINLINE void attend(const Problem& p, Scratch& w, const Head& head, std::in
   for (int i = 0; i < strips; ++i) finish(w.strips[i], p, head, w.row);
 }
 
-// Head by head, so that keys and values stay near; the last rows, which a causal band makes the
-// longest, first, so that the workers end together.
 HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
-  const std::int64_t rows = call.plan.task_queries, blocks = divide_up(p.queries, rows);
+  const std::int64_t with_queries = call.plan.tasks - call.plan.clearing;
   Scratch scratch(p, call.plan, call.of_worker(worker));
-  call.tasks.work(worker, [&](std::int64_t task) {
-    attend(p, scratch, Head(p, task / blocks), (blocks - 1 - task % blocks) * rows);
+  call.tasks.work(worker, [&](std::int64_t index) {
+    if (index >= with_queries) return clear(p, index - with_queries, scratch.row);
+    const Schedule::Task task = call.schedule.task(index);
+    attend(p, scratch, Head(p, task.b, task.h), task.row);
   });
 }
 

@@ -64,6 +64,10 @@ struct BackwardCall {
   const Gradients& g;
 };
 
+HWY_INLINE float d_lse_of(const BackwardCall& c, const Head& head, std::int64_t row) {
+  return c.g.d_lse.present() ? float(c.g.d_lse.load(head.sequence.q_batch, head.h, row)) : 0.f;
+}
+
 HWY_INLINE void pack_query(Queries& t, const BackwardCall& c, const Head& head, std::int64_t r,
                            float* out) {
   const Sequence& s = head.sequence;
@@ -74,8 +78,7 @@ HWY_INLINE void pack_query(Queries& t, const BackwardCall& c, const Head& head, 
   load_padded(t.d_out.row(r), t.d_out.stride, c.g.d_out, c.g.d_out.at(s.q_batch, row, head.h));
   load_padded(out, t.d_out.stride, c.p.out, c.p.out.at(s.q_batch, row, head.h));
   t.lse[r] = float(lse * kLog2EDouble);
-  const float d_lse = c.g.d_lse.present() ? float(c.g.d_lse.load(s.q_batch, head.h, row)) : 0.f;
-  t.delta[r] = dot(t.d_out.row(r), out, t.d_out.stride) - d_lse;
+  t.delta[r] = dot(t.d_out.row(r), out, t.d_out.stride) - d_lse_of(c, head, row);
 }
 
 // columns [strips][dim][kStrip] of the rows.

@@ -44,21 +44,28 @@ struct KeyBlock {
 // read. A block is packed when it is first wanted, so hidden ones cost nothing.
 class Packer {
  public:
-  Packer(const Problem& p, plan::Packing packing, float* memory)
-      : packing_(packing), slot_floats_(kBlock * (p.dim + padded(p.value_dim))), memory_(memory) {
+  // No sequence has more than `longest` keys.
+  Packer(const Problem& p, plan::Packing packing, float* memory, std::int64_t longest)
+      : packing_(packing),
+        slot_floats_(kBlock * (p.dim + padded(p.value_dim))),
+        head_blocks_(divide_up(p.keys, kBlock)),
+        memory_(memory) {
     if (packing == plan::Packing::kNone) return;
-    slots_ = packing == plan::Packing::kHead ? divide_up(p.keys, kBlock) : 1;
+    slots_ = packing == plan::Packing::kHead ? divide_up(longest, kBlock) : 1;
     owner_ = reinterpret_cast<std::int64_t*>(memory + slots_ * slot_floats_);
     std::fill_n(owner_, slots_, std::int64_t{-1});
   }
+  Packer(const Problem& p, plan::Packing packing, float* memory)
+      : Packer(p, packing, memory, p.keys) {}
 
   // The block of keys around `keys`, which does not cross a multiple of kBlock.
   KeyBlock operator()(const Problem& p, const Sequence& s, std::int64_t kv_head, Range keys) {
     if (packing_ == plan::Packing::kNone) return as_it_lies(p, s, kv_head, keys);
     const std::int64_t block = keys.begin / kBlock, slot = block % slots_;
     float* const memory = memory_ + slot * slot_floats_;
-    const std::int64_t head = s.k_batch * p.kv_heads + kv_head;
-    const std::int64_t owner = head * divide_up(p.keys, kBlock) + block;
+    const std::int64_t whose = by_sequence(p) ? s.index : s.k_batch;
+    const std::int64_t head = whose * p.kv_heads + kv_head;
+    const std::int64_t owner = head * head_blocks_ + block;
     if (owner_[slot] != owner) pack(p, s, kv_head, block * kBlock, memory);
     owner_[slot] = owner;
     float* const values = memory + kBlock * p.dim;
@@ -66,31 +73,38 @@ class Packer {
   }
 
  private:
+  // Whether a copy holds the keys of one sequence; else of a row of k, which sequences may share.
+  static bool by_sequence(const Problem& p) { return p.packed_keys() || p.paged(); }
+
+  // Keys of one block lie in one page, or they are packed.
   static KeyBlock as_it_lies(const Problem& p, const Sequence& s, std::int64_t kv_head,
                              Range keys) {
-    const auto* k = reinterpret_cast<const float*>(p.k.at(s.k_batch, s.k_begin, kv_head));
-    const auto* v = reinterpret_cast<const float*>(p.v.at(s.k_batch, s.k_begin, kv_head));
-    return {k, v, 0, p.k.stride[1], p.v.stride[1], kPanel, keys};
+    const core::KeyPlace at = p.place(s, s.index, keys.begin);
+    const auto* k = reinterpret_cast<const float*>(p.k.at(at.batch, at.row, kv_head));
+    const auto* v = reinterpret_cast<const float*>(p.v.at(at.batch, at.row, kv_head));
+    return {k, v, keys.begin, p.k.stride[1], p.v.stride[1], kPanel, keys};
   }
 
-  // All keys that the block has room for, whatever is visible: sequences may share a cache row.
+  // All keys that the block has, whatever is visible. A row of k may be read by another sequence,
+  // with another length, next.
   static HWY_NOINLINE void pack(const Problem& p, const Sequence& s, std::int64_t kv_head,
                                 std::int64_t first, float* memory) {
     float* const values = memory + kBlock * p.dim;
-    for (std::int64_t j = 0; j < std::min(kBlock, p.keys - first); ++j) {
-      const std::int64_t row = s.k_begin + first + j;
-      load(memory + j * p.dim, p.k, p.k.at(s.k_batch, row, kv_head), p.dim);
+    const std::int64_t end = by_sequence(p) ? s.keys.end : p.keys;
+    for (std::int64_t j = 0; j < std::min(kBlock, end - first); ++j) {
+      const auto [batch, row] = p.place(s, s.index, first + j);
+      load(memory + j * p.dim, p.k, p.k.at(batch, row, kv_head), p.dim);
       for (std::int64_t c = 0; c < p.value_dim; c += kPanel) {
         float* const panel = values + c * kBlock + j * kPanel;
         const std::int64_t n = std::min<std::int64_t>(p.value_dim - c, kPanel);
-        load(panel, p.v, p.v.at(s.k_batch, row, kv_head, c), n);
+        load(panel, p.v, p.v.at(batch, row, kv_head, c), n);
         std::fill(panel + n, panel + kPanel, 0.f);
       }
     }
   }
 
   plan::Packing packing_;
-  std::int64_t slots_ = 1, slot_floats_;
+  std::int64_t slots_ = 1, slot_floats_, head_blocks_;
   float* memory_;
   std::int64_t* owner_ = nullptr;  // of each slot; -1: empty
 };

@@ -24,8 +24,9 @@ struct Head {
   std::int64_t b, h, kv_head;
   Sequence sequence;
 
-  Head(const Problem& p, std::int64_t index)
-      : b(index / p.heads), h(index % p.heads), kv_head(p.kv_head(h)), sequence(p.sequence(b)) {}
+  Head(const Problem& p, std::int64_t sequence_index, std::int64_t head)
+      : b(sequence_index), h(head), kv_head(p.kv_head(h)), sequence(p.sequence(b)) {}
+  Head(const Problem& p, std::int64_t index) : Head(p, index / p.heads, index % p.heads) {}
 };
 
 enum class Seen { kNone, kSome, kAll };

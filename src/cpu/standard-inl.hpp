@@ -136,7 +136,7 @@ inline Target target(const char* name, bool (*present)()) {
           N,
           present,
           forward,
-          backward,
+          backward<BackwardFloat32>,
           reduce_queries,
           differentiate_bias,
           differentiate_sink,

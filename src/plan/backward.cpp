@@ -19,8 +19,6 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_
 // What the CPU kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
   if (p.q.dtype == core::DType::kFloat64) return "float64";
-  if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
-  if (p.seqused_q.present() || p.seqused_k.present()) return "seqused lengths";
   if (p.dropout.p != 0) return "dropout";
   if (p.cache_batch_idx.present()) return "sequences that share rows of k and v (cache_batch_idx)";
   return nullptr;
@@ -36,7 +34,9 @@ constexpr std::int64_t kMostSplits = 16;
 constexpr std::int64_t kLeastKeys = 512;
 
 std::int64_t keys_of_split(const Problem& p, const Tiles& tiles) {
-  const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.kv_heads);
+  // One of many packed sequences may hold nearly all keys.
+  const std::int64_t heads =
+      std::max<std::int64_t>(1, p.packed_keys() ? p.kv_heads : p.batch * p.kv_heads);
   const std::int64_t by_heads = std::min(kMostSplits, divide_up(kTasks, heads));
   const std::int64_t by_keys = std::max<std::int64_t>(1, p.keys / kLeastKeys);
   const std::int64_t keys = divide_up(p.keys, std::min(by_heads, by_keys));
@@ -69,14 +69,14 @@ Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
   plan.device = device;
   plan.tile_queries = 2 * tiles.strip;
   plan.tile_keys = tiles.block;
-  plan.task_queries = p.queries;
+  plan.task_queries = std::max<std::int64_t>(1, p.queries);
   plan.split_keys = keys_of_split(p, tiles);
   plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, plan.split_keys));
   plan.tasks = p.batch * p.kv_heads * plan.splits;
   plan.workers = useful_workers(plan, p);
   plan.packing = Packing::kBlock;
   plan.why_packing = "every operand is read by rows and by columns";
-  plan.worker_bytes = backward_layout(p, plan, g.d_bias.present()).floats * kFloat;
+  plan.worker_bytes = backward_layout(p, plan, bias_keys(g)).floats * kFloat;
   plan.shared_bytes = round_up(shared_bytes(plan, p, tiles), 64);
   return plan;
 }
@@ -93,7 +93,7 @@ Plan plan_reference(const Problem& p, const Device& device, const char* why) {
 
 }  // namespace
 
-BackwardLayout backward_layout(const Problem& p, const Plan& plan, bool with_bias) {
+BackwardLayout backward_layout(const Problem& p, const Plan& plan, std::int64_t bias_keys) {
   const Tiles tiles = tiles_for(plan.device.lanes);
   BackwardLayout at;
   at.dim = round_up(p.dim, tiles.panel);
@@ -123,8 +123,8 @@ BackwardLayout backward_layout(const Problem& p, const Plan& plan, bool with_bia
   at.slope = take(pairs * tiles.strip);
   const bool biased = p.mask.present() || p.bias.present();
   at.modifiers = take(biased ? tiles.block * (tiles.strip + tiles.together) : 0);
-  at.row = take(std::max(at.dim, at.value_dim));
-  at.bias_sums = take(with_bias ? (round_up(p.keys, tiles.block) + tiles.block) * span : 0);
+  at.row = take(2 * std::max(at.dim, at.value_dim));
+  at.bias_sums = take(bias_keys * span);
   return at;
 }
 
@@ -136,7 +136,7 @@ Plan make_backward_plan(const Problem& p, const Gradients& g, Backend wanted,
   if (missing != nullptr)
     core::fail(core::Status::kUnsupported,
                std::string("the backward pass of the CPU backend does not do ") + missing +
-                   " yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, which does");
+                   "; use TESSERA_BACKEND_AUTO, which takes a backend that does");
   Plan plan = plan_cpu(p, g, device);
   plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;

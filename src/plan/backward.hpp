@@ -15,12 +15,17 @@ struct BackwardLayout {
   std::int64_t p = 0, ds = 0, s = 0, slope = 0, modifiers = 0, row = 0, bias_sums = 0;
   std::int64_t floats = 0;
 };
-BackwardLayout backward_layout(const core::Problem& problem, const Plan& plan, bool with_bias);
+BackwardLayout backward_layout(const core::Problem& problem, const Plan& plan,
+                               std::int64_t bias_keys);
+
+// Keys that the gradient of a bias distinguishes, if it is wanted.
+inline std::int64_t bias_keys(const core::Gradients& g) {
+  return g.d_bias.present() ? g.d_bias.shape[3] : 0;
+}
 
 // The gradient of a bias is summed by tasks of so many spans of queries for each of its heads.
-inline std::int64_t bias_spans(const core::Problem& p, const core::Gradients& g,
-                               std::int64_t span) {
-  return g.d_bias.shape[2] == 1 ? 1 : (p.queries + span - 1) / span;
+inline std::int64_t bias_spans(const core::Gradients& g, std::int64_t span) {
+  return (g.d_bias.shape[2] + span - 1) / span;
 }
 
 }  // namespace tessera::plan

@@ -77,6 +77,7 @@ Json plan_json(const Plan& plan, const core::Problem& problem) {
           {"workers", plan.workers},
           {"tasks", plan.tasks},
           {"task_queries", plan.task_queries},
+          {"task_order", plan.listed > 0 ? "longest sequence first" : "head by head"},
           {"tile_queries", plan.tile_queries},
           {"tile_keys", plan.tile_keys},
           {"packing", kPackingNames[std::size_t(plan.packing)]},

@@ -40,12 +40,24 @@ enum class Packing {
   kBlock,  // the same, block by block, where a head would not fit the budget
 };
 
+// The tasks of one sequence in the list of a call whose sequences differ in length: for each head
+// `blocks` tasks, the longest first. The list lies in shared memory.
+struct Stretch {
+  std::int64_t sequence, blocks;
+  std::int64_t first_task;
+  double largest;  // work of its longest task
+  double before;   // work of all tasks before it
+};
+
 struct Plan {
   Backend backend = Backend::kReference;
   Device device;
   std::int64_t tile_queries = 1, tile_keys = 1;  // of one step of the online softmax
   std::int64_t task_queries = 1;                 // rows that one task computes
   std::int64_t tasks = 0, workers = 1;
+  std::int64_t listed = 0;        // sequences whose tasks are listed; 0: all have equally many
+  std::int64_t clearing = 0;      // tasks at the end that write the rows of no sequence
+  std::int64_t longest_keys = 0;  // of any sequence
   Packing packing = Packing::kNone;
   std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
   std::string_view why_backend, why_packing;

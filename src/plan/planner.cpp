@@ -15,15 +15,43 @@ constexpr std::int64_t kFloat = 4;  // bytes
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
 
-// What the CPU kernels do not do yet, each with the word for it; nullptr where they do all.
+// What the tiled kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
   if (p.q.dtype == DType::kFloat64) return "float64";
-  if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
-  if (p.seqused_q.present() || p.seqused_k.present()) return "seqused lengths";
-  if (p.paged()) return "pages (block_table)";
   if (p.dropout.p != 0) return "dropout";
   if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
   return nullptr;
+}
+
+// The same of standard attention, which is there for comparison.
+const char* missing_in_standard(const Problem& p) {
+  if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
+  if (p.paged()) return "pages (block_table)";
+  return missing_on_cpu(p);
+}
+
+// ---- Lengths ----
+
+// The longest sequence, and what all of them add up to.
+struct Lengths {
+  std::int64_t queries = 0, keys = 0;
+  std::int64_t rows = 0;  // queries of all
+  double pairs = 0;       // of a query and a key of one head
+};
+
+Lengths lengths_of(const Problem& p) {
+  if (!p.varies())
+    return {p.queries, p.keys, p.batch * p.queries,
+            double(p.batch) * double(p.queries) * double(p.keys)};
+  Lengths all;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const core::Sequence s = p.sequence(b);
+    all.queries = std::max(all.queries, s.queries);
+    all.keys = std::max(all.keys, s.keys.end);
+    all.rows += s.queries;
+    all.pairs += double(s.queries) * double(s.keys.size());
+  }
+  return all;
 }
 
 // ---- Packing: when K and V are copied to float32 panels ----
@@ -36,11 +64,12 @@ constexpr std::int64_t kPackedHead = std::int64_t{16} << 20;
 constexpr std::int64_t kFarApart = 256;
 constexpr std::int64_t kReaders = 4;
 
-const char* why_pack(const Problem& p, const Tiles& tiles) {
+const char* why_pack(const Problem& p, const Lengths& lengths, const Tiles& tiles) {
+  if (p.paged() && p.k.shape[1] % tiles.block != 0) return "blocks of keys are gathered from pages";
   if (p.q.dtype != DType::kFloat32) return "16-bit keys and values are widened to float32";
   if (p.k.stride[3] != 1 || p.v.stride[3] != 1) return "the last dimension of k or v has a stride";
   if (p.value_dim % tiles.panel != 0) return "the value dimension is no whole number of panels";
-  const std::int64_t readers = p.group() * divide_up(p.queries, tiles.strip);
+  const std::int64_t readers = p.group() * divide_up(lengths.queries, tiles.strip);
   if (readers >= kReaders &&
       std::max(std::abs(p.k.stride[1]), std::abs(p.v.stride[1])) >= kFarApart)
     return "rows of k or v lie 1 KiB or more apart, and are read often";
@@ -51,11 +80,12 @@ std::int64_t packed_block_floats(const Problem& p, const Tiles& tiles) {
   return tiles.block * (p.dim + round_up(p.value_dim, tiles.panel));
 }
 
-void decide_packing(Plan& plan, const Problem& p, const Tiles& tiles) {
-  const char* why = why_pack(p, tiles);
+void decide_packing(Plan& plan, const Problem& p, const Lengths& lengths, const Tiles& tiles) {
+  const char* why = why_pack(p, lengths, tiles);
   plan.why_packing = why != nullptr ? why : "k and v are read as they lie";
   if (why == nullptr) return;
-  const std::int64_t head = divide_up(p.keys, tiles.block) * packed_block_floats(p, tiles) * kFloat;
+  const std::int64_t blocks = divide_up(lengths.keys, tiles.block);
+  const std::int64_t head = blocks * packed_block_floats(p, tiles) * kFloat;
   plan.packing = head <= kPackedHead ? Packing::kHead : Packing::kBlock;
 }
 
@@ -70,7 +100,8 @@ std::int64_t scratch_bytes(const Plan& plan, const Problem& p, const Tiles& tile
   const std::int64_t bias = biased ? tiles.block * (tiles.strip + tiles.together) : 0;
   std::int64_t packed = 0;
   if (plan.packing != Packing::kNone) {
-    const std::int64_t slots = plan.packing == Packing::kHead ? divide_up(p.keys, tiles.block) : 1;
+    const std::int64_t blocks = divide_up(plan.longest_keys, tiles.block);
+    const std::int64_t slots = plan.packing == Packing::kHead ? blocks : 1;
     packed = slots * (packed_block_floats(p, tiles) + 2);  // and who owns each
   }
   return round_up((strips + scores + row + bias + packed) * kFloat, 64);
@@ -85,6 +116,10 @@ std::int64_t stored_bytes(const Problem& p, const Tiles& tiles) {
   return round_up(strips * keys * tiles.strip * kFloat, 64);
 }
 
+std::int64_t list_bytes(const Plan& plan) {
+  return round_up(plan.listed * std::int64_t(sizeof(Stretch)), 64);
+}
+
 // ---- Tasks ----
 
 // A task streams all keys of its head past its strips. Two strips leave most tasks to share out; a
@@ -94,14 +129,31 @@ std::int64_t stored_bytes(const Problem& p, const Tiles& tiles) {
 constexpr std::int64_t kNearHead = std::int64_t{2} << 20;
 constexpr std::int64_t kTasksPerThread = 4;
 
-std::int64_t strips_of_task(const Problem& p, Backend backend, const Device& device,
+// Tasks of `rows` queries each.
+std::int64_t tasks_of(const Problem& p, std::int64_t rows) {
+  if (!p.packed_queries()) return p.batch * p.heads * divide_up(p.queries, rows);
+  std::int64_t blocks = 0;
+  for (std::int64_t b = 0; b < p.batch; ++b) blocks += divide_up(p.sequence(b).queries, rows);
+  return blocks * p.heads;
+}
+
+std::int64_t strips_of_task(const Problem& p, const Lengths& lengths, const Device& device,
                             const Tiles& tiles) {
-  if (backend == Backend::kStandard) return 1;
-  const std::int64_t head = p.keys * (p.dim + p.value_dim) * kFloat;
+  const std::int64_t head = lengths.keys * (p.dim + p.value_dim) * kFloat;
   std::int64_t strips = head > kNearHead ? kMostStrips : 2;
-  const auto tasks = [&] { return p.batch * p.heads * divide_up(p.queries, tiles.strip * strips); };
-  while (strips > 2 && tasks() < kTasksPerThread * device.threads) strips /= 2;
+  while (strips > 2 && tasks_of(p, tiles.strip * strips) < kTasksPerThread * device.threads)
+    strips /= 2;
   return strips;
+}
+
+// Decides task_queries first.
+void decide_tasks(Plan& plan, const Problem& p, const Lengths& lengths) {
+  plan.tasks = tasks_of(p, plan.task_queries);
+  const bool alike = !p.varies() || (p.batch == 1 && !p.packed_queries());
+  if (plan.backend == Backend::kCpu && plan.tasks > 0 && !alike) plan.listed = p.batch;
+  // A head clears its rows, which costs little.
+  if (p.packed_queries() && lengths.rows < p.queries) plan.clearing = p.heads;
+  plan.tasks += plan.clearing;
 }
 
 // ---- Workers ----
@@ -110,26 +162,28 @@ std::int64_t strips_of_task(const Problem& p, Backend backend, const Device& dev
 // takes up to 50 us, in which one core does about 4 MFLOP.
 constexpr double kFlopsPerWorker = 4e6;
 
-std::int64_t useful_workers(const Plan& plan, const Problem& p) {
-  const double flops = 2. * double(p.batch) * double(p.heads) * double(p.queries) * double(p.keys) *
-                       double(p.dim + p.value_dim);
+std::int64_t useful_workers(const Plan& plan, const Problem& p, const Lengths& lengths) {
+  const double flops = 2. * double(p.heads) * lengths.pairs * double(p.dim + p.value_dim);
   const auto by_work = std::int64_t(std::min(flops / kFlopsPerWorker, 1e6)) + 1;
   return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
 }
 
 Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   const Tiles tiles = tiles_for(device.lanes);
+  const Lengths lengths = lengths_of(p);
+  const bool standard = backend == Backend::kStandard;
   Plan plan;
   plan.backend = backend;
   plan.device = device;
   plan.tile_queries = tiles.strip;
   plan.tile_keys = tiles.block;
-  plan.task_queries = tiles.strip * strips_of_task(p, backend, device, tiles);
-  plan.tasks = p.batch * p.heads * divide_up(p.queries, plan.task_queries);
-  plan.workers = useful_workers(plan, p);
-  decide_packing(plan, p, tiles);
+  plan.longest_keys = standard ? p.keys : lengths.keys;
+  plan.task_queries = tiles.strip * (standard ? 1 : strips_of_task(p, lengths, device, tiles));
+  decide_tasks(plan, p, lengths);
+  plan.workers = useful_workers(plan, p, lengths);
+  decide_packing(plan, p, lengths, tiles);
   plan.worker_bytes = scratch_bytes(plan, p, tiles);
-  if (backend == Backend::kStandard) plan.shared_bytes = stored_bytes(p, tiles);
+  plan.shared_bytes = standard ? stored_bytes(p, tiles) : list_bytes(plan);
   return plan;
 }
 
@@ -148,12 +202,13 @@ Plan plan_reference(const Problem& p, const Device& device, const char* why) {
 
 Plan make_plan(const Problem& p, Backend wanted, const Device& device) {
   if (wanted == Backend::kReference) return plan_reference(p, device, "asked for");
-  const char* missing = missing_on_cpu(p);
+  const bool standard = wanted == Backend::kStandard;
+  const char* missing = standard ? missing_in_standard(p) : missing_on_cpu(p);
   if (missing != nullptr && wanted == Backend::kAuto) return plan_reference(p, device, missing);
   if (missing != nullptr)
     core::fail(core::Status::kUnsupported,
-               std::string("the CPU backend does not do ") + missing +
-                   " yet; use TESSERA_BACKEND_AUTO or TESSERA_BACKEND_REFERENCE, which does");
+               std::string(standard ? "standard attention" : "the CPU backend") + " does not do " +
+                   missing + "; use TESSERA_BACKEND_AUTO, which takes a backend that does");
   Plan plan = plan_cpu(p, wanted == Backend::kAuto ? Backend::kCpu : wanted, device);
   plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;

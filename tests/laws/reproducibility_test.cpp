@@ -9,17 +9,19 @@ INSTANTIATE_TEST_SUITE_P(On, Reproducibility, testing::ValuesIn(backend_names())
 
 Case any_case(Dice& dice) { return random_case(dice, {.work = 300'000}); }
 
-Case large_case(Dice& dice) { return random_case(dice, kForThreads); }
+Case any_call(Dice& dice) { return random_call(dice, {.work = 300'000}); }
+
+Case large_call(Dice& dice) { return random_call(dice, kForThreads); }
 
 TEST_P(Reproducibility, two_runs_give_the_same_bits) {
-  for_cases(6, any_case, [](const Backend& on, const Case& c) {
+  for_cases(6, any_call, [](const Backend& on, const Case& c) {
     const Inputs in(c);
     EXPECT_TRUE(same_bits(run(on, in), run(on, in)));
   });
 }
 
 TEST_P(Reproducibility, any_number_of_threads_gives_the_same_bits) {
-  for_cases(6, large_case, [](const Backend& on, const Case& c) {
+  for_cases(8, large_call, [](const Backend& on, const Case& c) {
     const Inputs in(c);
     EXPECT_TRUE(same_bits(run(backend(on.name, 1), in), run(on, in)));
   });

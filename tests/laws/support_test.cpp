@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "support/law.hpp"
 #include "support/naive.hpp"
@@ -183,6 +185,17 @@ const std::vector<Trait> kTraits{
     {"no lse", [](const Case& c) { return !c.lse; }},
 };
 
+// Ways in which sequences lie, of random_call alone; the first three exclude each other.
+const std::vector<Trait> kLayoutTraits{
+    {"packed keys", [](const Case& c) { return !c.cu_k.empty(); }},
+    {"pages", [](const Case& c) { return c.page_size != 0; }},
+    {"cache rows", [](const Case& c) { return !c.cache_rows.empty(); }},
+    {"packed queries", [](const Case& c) { return !c.cu_q.empty(); }},
+    {"used queries", [](const Case& c) { return !c.used_q.empty(); }},
+    {"used keys", [](const Case& c) { return !c.used_k.empty(); }},
+    {"spare rows", [](const Case& c) { return c.spare_rows != 0; }},
+};
+
 TEST(RandomCase, combines_every_option_with_every_other) {
   Dice dice(test_seed());
   std::vector<Case> cases;
@@ -199,6 +212,29 @@ TEST(RandomCase, combines_every_option_with_every_other) {
                               [&](const Case& c) { return a.has(c) && b.has(c); }))
           << a.name << " with " << b.name;
     }
+}
+
+TEST(RandomCall, combines_every_layout_with_every_option) {
+  Dice dice(test_seed());
+  std::vector<Case> cases;
+  for (int n = 0; n < 12000; ++n) cases.push_back(random_call(dice));
+  for (const Trait& layout : kLayoutTraits)
+    for (const Trait& option : kTraits)
+      EXPECT_TRUE(std::any_of(cases.begin(), cases.end(),
+                              [&](const Case& c) { return layout.has(c) && option.has(c); }))
+          << layout.name << " with " << option.name;
+  for (const auto& [a, b] : {std::pair{"packed queries", "packed keys"},
+                             {"packed queries", "pages"},
+                             {"used queries", "used keys"}}) {
+    const auto has = [](const Case& c, const std::string& name) {
+      for (const Trait& trait : kLayoutTraits)
+        if (trait.name == name) return trait.has(c);
+      return false;
+    };
+    EXPECT_TRUE(std::any_of(cases.begin(), cases.end(),
+                            [&](const Case& c) { return has(c, a) && has(c, b); }))
+        << a << " with " << b;
+  }
 }
 
 TEST(RandomCase, reaches_sizes_of_zero_one_and_tile_edges) {
@@ -234,18 +270,35 @@ TEST(CommandLine, says_every_option_that_the_program_has) {
   c.mask_spans = {{true, false, true, true}};
   c.alibi = c.sink = true;
   c.kv_lengths = {3, 40};
+  c.kv_starts = {1, 2};
   EXPECT_EQ(command_line(c),
             "tessera verify --shape 2,33,40,4,2,16,8 --seed 7 --window 5,-1 --align bottom-right "
-            "--mask random:2,1,33,40 --alibi random --sink random --kv-lengths 3,40 --scale 0.5 "
-            "--softcap 30 --dtype bf16");
+            "--mask random:2,1,33,40 --alibi random --sink random --kv-lengths 3,40 --kv-starts "
+            "1,2 --scale 0.5 --softcap 30 --dtype bf16");
+}
+
+// Of packed sequences the shape counts all rows.
+TEST(CommandLine, says_how_sequences_lie) {
+  Case packed = kCase;
+  packed.cu_q = {0, 33, 40};
+  packed.cu_k = {0, 20, 60};
+  packed.spare_rows = 2;
+  EXPECT_EQ(command_line(packed),
+            "tessera verify --shape 2,42,62,4,2,16,8 --seed 1 --cu-seqlens-q 0,33,40 "
+            "--cu-seqlens-k 0,20,60");
+  Case paged = kCase;
+  paged.page_size = 16;
+  paged.kv_lengths = {3, 40};
+  EXPECT_EQ(command_line(paged),
+            "tessera verify --shape 2,33,40,4,2,16,8 --seed 1 --kv-lengths 3,40 --page-size 16");
 }
 
 TEST(CommandLine, says_beside_the_command_what_the_program_has_no_option_for) {
   Case c = kCase;
   c.v_layout = Layout::kReversed;
-  c.kv_starts = {1, 2};
+  c.cache_rows = {1, 3};
   EXPECT_EQ(command_line(c),
-            "tessera verify --shape 2,33,40,4,2,16,8 --seed 1  # and v reversed, kv_starts 1,2");
+            "tessera verify --shape 2,33,40,4,2,16,8 --seed 1  # and v reversed, cache rows 1,3");
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ struct Backend {
   tessera_context* context = nullptr;  // kept until the program ends
 
   bool is_reference() const { return name == "reference"; }
+  // Standard attention, which is there for comparison, does fewer options.
+  bool does(const Case& c) const;
   // What stands before the command that runs this one.
   std::string environment() const;
   // The command line of a case on this backend.

@@ -44,14 +44,28 @@ std::string array_options(const Case& c) {
     s += c.alibi_by_batch ? fmt::format(" --alibi random:{},{}", c.batch, c.heads)
                           : std::string(" --alibi random");
   if (c.sink) s += " --sink random";
-  if (!c.kv_lengths.empty()) s += fmt::format(" --kv-lengths {}", fmt::join(c.kv_lengths, ","));
+  return s;
+}
+
+std::string memory_options(const Case& c) {
+  std::string s;
+  const auto list = [&](std::string_view option, const std::vector<std::int64_t>& numbers) {
+    if (!numbers.empty()) s += fmt::format(" {} {}", option, fmt::join(numbers, ","));
+  };
+  list("--kv-lengths", c.kv_lengths);
+  list("--kv-starts", c.kv_starts);
+  list("--cu-seqlens-q", c.cu_q);
+  list("--cu-seqlens-k", c.cu_k);
+  if (c.page_size != 0) s += fmt::format(" --page-size {}", c.page_size);
   return s;
 }
 
 std::string options(const Case& c) {
-  std::string s = band_options(c) + array_options(c);
+  std::string s = band_options(c) + array_options(c) + memory_options(c);
   if (!std::isnan(c.scale)) s += fmt::format(" --scale {}", c.scale);
   if (c.softcap != 0) s += fmt::format(" --softcap {}", c.softcap);
+  if (c.dropout != 0)
+    s += fmt::format(" --dropout {} --dropout-seed {}", c.dropout, c.dropout_seed);
   if (c.dtype != DType::kFloat32) s += fmt::format(" --dtype {}", short_name(c.dtype));
   if (c.pull) s += " --backward";
   if (c.pull && c.pull->d_lse) s += " --d-lse";
@@ -95,7 +109,12 @@ std::string rest(const Case& c) {
   if (c.bias != BiasKind::kNone && !usual_bias)
     s += fmt::format(", bias kind {} in {} over {}", int(c.bias), short_name(c.bias_dtype),
                      spans_text(c.bias_spans));
-  if (!c.kv_starts.empty()) s += fmt::format(", kv_starts {}", fmt::join(c.kv_starts, ","));
+  if (!c.used_q.empty()) s += fmt::format(", seqused_q {}", fmt::join(c.used_q, ","));
+  if (!c.used_k.empty()) s += fmt::format(", seqused_k {}", fmt::join(c.used_k, ","));
+  if (!c.cache_rows.empty()) s += fmt::format(", cache rows {}", fmt::join(c.cache_rows, ","));
+  if (c.dropout_offset != 0) s += fmt::format(", dropout_offset {}", c.dropout_offset);
+  if (c.state) s += ", from a state";
+  if (c.wide_out) s += ", out in float32";
   if (c.pull) s += pull_text(*c.pull);
   return s.empty() ? s : "  # and" + s.substr(1);
 }
@@ -103,23 +122,55 @@ std::string rest(const Case& c) {
 }  // namespace
 
 std::int64_t Case::first_key(std::int64_t b) const {
-  return kv_starts.empty() ? 0 : std::max<std::int64_t>(0, kv_starts[std::size_t(b)]);
+  if (kv_starts.empty()) return 0;
+  return std::clamp<std::int64_t>(kv_starts[std::size_t(b)], 0, end_of_keys(b));
+}
+
+std::int64_t Case::queries_of(std::int64_t b) const {
+  const auto n = std::size_t(b);
+  if (!used_q.empty()) return used_q[n];
+  return cu_q.empty() ? queries : cu_q[n + 1] - cu_q[n];
+}
+
+std::int64_t Case::capacity(std::int64_t b) const {
+  const auto n = std::size_t(b);
+  if (page_size != 0) return pages_of_a_sequence() * page_size;
+  return cu_k.empty() ? keys : cu_k[n + 1] - cu_k[n];
 }
 
 std::int64_t Case::end_of_keys(std::int64_t b) const {
-  return kv_lengths.empty() ? keys : kv_lengths[std::size_t(b)];
+  const auto n = std::size_t(b);
+  const std::int64_t used = used_k.empty() ? capacity(b) : used_k[n];
+  return kv_lengths.empty() ? used : std::min(used, kv_lengths[n]);
+}
+
+std::int64_t Case::pages_of_a_sequence() const { return (keys + page_size - 1) / page_size; }
+
+Index4 Case::q_shape() const {
+  if (cu_q.empty()) return {batch, queries, heads, dim};
+  return {1, cu_q.back() + spare_rows, heads, dim};
+}
+
+Index4 Case::k_shape() const {
+  if (page_size != 0) return {batch * pages_of_a_sequence(), page_size, kv_heads, dim};
+  if (!cu_k.empty()) return {1, cu_k.back() + spare_rows, kv_heads, dim};
+  const auto spare = std::int64_t{cache_rows.empty() ? 0 : 2};
+  return {batch + spare, keys, kv_heads, dim};
 }
 
 std::int64_t Case::diagonal(std::int64_t b) const {
-  if (align == TESSERA_ALIGN_BOTTOM_RIGHT) return end_of_keys(b) - queries;
+  if (align == TESSERA_ALIGN_BOTTOM_RIGHT) return end_of_keys(b) - queries_of(b);
   if (align == TESSERA_ALIGN_OFFSET) return offset;
   if (align == TESSERA_ALIGN_OFFSETS) return offsets[std::size_t(b)];
   return 0;
 }
 
 std::string command_line(const Case& c, const std::string& environment, const std::string& more) {
+  // The command line counts all rows of a packed side.
+  const std::int64_t queries = c.cu_q.empty() ? c.queries : c.q_shape()[1];
+  const std::int64_t keys = c.cu_k.empty() ? c.keys : c.k_shape()[1];
   return fmt::format("{}tessera verify --shape {},{},{},{},{},{},{} --seed {}{}{}{}", environment,
-                     c.batch, c.queries, c.keys, c.heads, c.kv_heads, c.dim, c.value_dim, c.seed,
+                     c.batch, queries, keys, c.heads, c.kv_heads, c.dim, c.value_dim, c.seed,
                      options(c), more, rest(c));
 }
 

@@ -73,13 +73,40 @@ struct Case {
   bool lse = true;
   std::optional<Pull> pull{};  // the case is the backward pass
 
+  // Packed sequences: the boundaries, empty where that side is dense. `batch` counts the sequences,
+  // and `queries` and `keys` are at least those of the longest.
+  std::vector<std::int64_t> cu_q{}, cu_k{};
+  std::vector<std::int64_t> used_q{}, used_k{};  // of each sequence, or empty
+  std::int64_t spare_rows = 0;                   // after the last boundary
+  std::int64_t page_size = 0;                    // 0: no pages; else the table is random
+  std::vector<std::int64_t> cache_rows{};        // the row of k and v of each batch, or empty
+
+  float dropout = 0;
+  std::uint64_t dropout_seed = 0;
+  std::uint32_t dropout_offset = 0;
+  bool state = false;     // starts from a state, in which one row of four is empty
+  bool wide_out = false;  // out is float32
+
   bool bounded() const { return left != TESSERA_UNBOUNDED || right != TESSERA_UNBOUNDED; }
   std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
+  // One sequence in each batch row, wherever q, k and v begin.
+  bool dense() const {
+    return cu_q.empty() && cu_k.empty() && page_size == 0 && cache_rows.empty();
+  }
+  DType out_dtype() const { return wide_out && dtype != DType::kFloat64 ? DType::kFloat32 : dtype; }
 
-  // The key on the diagonal of query 0 of a batch, and the keys that exist there.
+  // The key on the diagonal of query 0 of a batch, and the queries and keys that exist there.
   std::int64_t diagonal(std::int64_t b) const;
+  std::int64_t queries_of(std::int64_t b) const;
   std::int64_t first_key(std::int64_t b) const;
   std::int64_t end_of_keys(std::int64_t b) const;
+  // Keys of a batch that there is room for.
+  std::int64_t capacity(std::int64_t b) const;
+
+  // How q and k lie: [batch rows, rows, heads, dim].
+  Index4 q_shape() const;
+  Index4 k_shape() const;
+  std::int64_t pages_of_a_sequence() const;
 };
 
 // The command line that computes the case again; what it cannot say follows as a comment.

@@ -129,14 +129,15 @@ core::Deviation deviation(const Array& got, const Array& want) {
 
 core::ScoreSize score_size(const Inputs& in, const Outputs& definition) {
   return {definition.score_max,
-          core::largest_product(in.q.tensor(), in.k.tensor(), double{in.of.scale})};
+          core::largest_product(in.q.tensor(), in.k.tensor(), double{in.of.scale},
+                                in.of.dense() ? core::Rows::kPaired : core::Rows::kAny)};
 }
 
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
                                const Backend& on) {
   const Case& c = inputs.of;
   const core::ScoreSize size = score_size(inputs, definition);
-  auto result = out_agrees(got.out, definition.out, core::bound(c.dtype, c.keys, size));
+  auto result = out_agrees(got.out, definition.out, core::bound(c.out_dtype(), c.keys, size));
   if (result && got.lse.present())
     result = lse_agrees(got.lse, definition.lse, core::lse_bound(c.keys, size));
   return result ? result : result << "\n  " << on.command(c);

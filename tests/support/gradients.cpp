@@ -113,6 +113,7 @@ testing::AssertionResult agree(const GradientArrays& got, const GradientArrays& 
     if (!got[g].present()) continue;
     const core::GradientMeasure measure{
         .inputs = in.of().dtype,
+        .out = in.of().out_dtype(),
         .gradient = got[g].dtype(),
         .summed = core::longest_sum(g, sizes_of(in.of()), got[g].count()),
         .score = score,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/band.hpp"
+#include "core/problem.hpp"
 #include "core/random.hpp"
 
 namespace tessera::test {
@@ -16,10 +17,29 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The tensor numbers of core::normal.
-enum Stream : std::uint32_t { kQ, kK, kV, kBias, kMask, kAlibi, kSink, kHole, kDOut, kDLse };
+enum Stream : std::uint32_t {
+  kQ,
+  kK,
+  kV,
+  kBias,
+  kMask,
+  kAlibi,
+  kSink,
+  kTable,
+  kHole,
+  kStateOut,
+  kStateLse,
+  kDOut,
+  kDLse
+};
 
 std::uint64_t chance(const Case& c, Stream stream, std::int64_t index) {
   return core::random_bits(c.seed, stream, std::uint64_t(index)).low >> 32;
+}
+
+Index4 with_dim(Index4 shape, std::int64_t dim) {
+  shape[3] = dim;
+  return shape;
 }
 
 Index4 spanned(const Spans& s, const Case& c) {
@@ -98,6 +118,29 @@ Array integers(const std::vector<std::int64_t>& from, DType dtype) {
   return a;
 }
 
+// Each page once.
+Array make_table(const Case& c) {
+  if (c.page_size == 0) return {};
+  const std::int64_t columns = c.pages_of_a_sequence();
+  const std::vector<std::int64_t> pages = core::shuffled(c.batch * columns, c.seed, kTable);
+  Array a(DType::kInt32, {c.batch, columns, 1, 1});
+  a.fill([&](const Index4& at) { return double(pages[std::size_t(at[0] * columns + at[1])]); });
+  return a;
+}
+
+// One row of four has seen nothing yet, which both infinities say.
+Array make_state_lse(const Case& c) {
+  const Index4 q = c.q_shape();
+  Array a(DType::kFloat32, {q[0], q[2], q[1], 1});
+  a.fill([&](const Index4& at) {
+    const std::int64_t index = dense_index(a.shape(), at);
+    const std::uint64_t kind = chance(c, kHole, index) % 8;
+    if (kind < 2) return kind == 0 ? -kInfinity : kInfinity;
+    return 2 * core::normal(c.seed, kStateLse, std::uint64_t(index));
+  });
+  return a;
+}
+
 // An index into a tensor that may have size 1 where the call has more.
 double broadcast(const Array& a, const Index4& at) {
   Index4 i{};
@@ -114,12 +157,44 @@ bool in_band(const Case& c, std::int64_t b, std::int64_t i, std::int64_t j) {
 // Visibility without what `bias` says.
 bool allowed_beside_bias(const Inputs& in, const Index4& at) {
   const auto [b, h, i, j] = at;
-  return j >= in.of.first_key(b) && j < in.of.end_of_keys(b) && in_band(in.of, b, i, j) &&
-         (!in.mask.present() || broadcast(in.mask, at) != 0);
+  return i < in.of.queries_of(b) && j >= in.of.first_key(b) && j < in.of.end_of_keys(b) &&
+         in_band(in.of, b, i, j) && (!in.mask.present() || broadcast(in.mask, at) != 0);
 }
 
-void poison_key(Array& a, const Index4& at) {
+void poison_row(Array& a, const Index4& at) {
   for (std::int64_t d = 0; d < a.shape()[3]; ++d) a.set({at[0], at[1], at[2], d}, kNaN);
+}
+
+// Rows [batch row, row, head] of a tensor with a mark for each.
+class Marks {
+ public:
+  explicit Marks(const Index4& shape) : marks_(DType::kBool, {shape[0], shape[1], shape[2], 1}) {
+    marks_.fill([](const Index4&) { return 0.; });
+  }
+  void mark(const Place& at, std::int64_t head) { marks_.set({at.batch, at.row, head, 0}, 1); }
+  // NaN into the rows without a mark; memory that heads share is marked by any of them.
+  void poison_others(Array& a, Layout layout) const {
+    marks_.for_each([&](const Index4& at) {
+      bool marked = marks_.at(at[0], at[1], at[2]) != 0;
+      for (std::int64_t h = 0; layout == Layout::kSharedByHeads && h < marks_.shape()[2]; ++h)
+        marked = marked || marks_.at(at[0], at[1], h) != 0;
+      if (!marked) poison_row(a, at);
+    });
+  }
+
+ private:
+  Array marks_;
+};
+
+// Table entries that no key needs.
+Array wild_table(const Inputs& in) {
+  Array result = in.table;
+  if (!result.present()) return result;
+  result.for_each([&](const Index4& at) {
+    if (at[1] * in.of.page_size >= in.of.kv_lengths[std::size_t(at[0])])
+      result.set(at, at[1] % 2 == 0 ? -2147483648. : 2147483647.);
+  });
+  return result;
 }
 
 // The entries of the bias that only hidden pairs read.
@@ -147,18 +222,27 @@ Array poisoned_bias(const Inputs& in) {
 
 Inputs::Inputs(const Case& c)
     : of(c),
-      q(normals(c, kQ, c.dtype, {c.batch, c.queries, c.heads, c.dim}, c.q_layout)),
-      k(normals(c, kK, c.dtype, {c.batch, c.keys, c.kv_heads, c.dim}, c.k_layout)),
-      v(normals(c, kV, c.dtype, {c.batch, c.keys, c.kv_heads, c.value_dim}, c.v_layout)),
+      q(normals(c, kQ, c.dtype, c.q_shape(), c.q_layout)),
+      k(normals(c, kK, c.dtype, c.k_shape(), c.k_layout)),
+      v(normals(c, kV, c.dtype, with_dim(c.k_shape(), c.value_dim), c.v_layout)),
       mask(make_mask(c)),
       bias(make_bias(c)),
       alibi(make_alibi(c)),
       kv_lengths(integers(c.kv_lengths, c.length_dtype)),
       kv_starts(integers(c.kv_starts, c.length_dtype)),
-      offsets(integers(c.offsets, c.length_dtype)) {
+      offsets(integers(c.offsets, c.length_dtype)),
+      cu_q(integers(c.cu_q, c.length_dtype)),
+      cu_k(integers(c.cu_k, c.length_dtype)),
+      used_q(integers(c.used_q, c.length_dtype)),
+      used_k(integers(c.used_k, c.length_dtype)),
+      table(make_table(c)),
+      cache_rows(integers(c.cache_rows, DType::kInt32)) {
   if (core::makes_few_outputs(v.shape()))
     v.fill([this](const Index4& i) { return std::abs(v.at(i[0], i[1], i[2], i[3])); });
   if (c.sink) sink = normals(c, kSink, DType::kFloat32, {c.heads, 1, 1, 1});
+  if (!c.state) return;
+  state_out = normals(c, kStateOut, DType::kFloat32, with_dim(c.q_shape(), c.value_dim));
+  state_lse = make_state_lse(c);
 }
 
 bool Inputs::sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -167,6 +251,23 @@ bool Inputs::sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j
 }
 
 double Inputs::bias_at(const Index4& pair) const { return broadcast(bias, pair); }
+
+bool Inputs::keeps(const Index4& pair) const {
+  const auto [b, h, i, j] = pair;
+  const core::Dropout dropout{of.dropout, of.dropout_seed, of.dropout_offset};
+  return of.dropout == 0 || dropout.keeps(b * of.heads + h, i, j);
+}
+
+Place Inputs::query_at(std::int64_t b, std::int64_t i) const {
+  if (of.cu_q.empty()) return {b, i};
+  return {0, of.cu_q[std::size_t(b)] + i};
+}
+
+Place Inputs::key_at(std::int64_t b, std::int64_t j) const {
+  if (of.page_size != 0) return {std::int64_t(table.at(b, j / of.page_size)), j % of.page_size};
+  if (!of.cu_k.empty()) return {0, of.cu_k[std::size_t(b)] + j};
+  return {of.cache_rows.empty() ? b : of.cache_rows[std::size_t(b)], j};
+}
 
 bool Inputs::row_is_empty(std::int64_t b, std::int64_t h, std::int64_t i) const {
   for (std::int64_t j = 0; j < of.keys; ++j)
@@ -192,34 +293,44 @@ Inputs Inputs::in(DType dtype) const {
 
 Inputs Inputs::with_unseen_memory_poisoned() const {
   Inputs result = *this;
-  Array keys(DType::kBool, {of.batch, of.keys, of.kv_heads, 1});
-  keys.fill([this](const Index4& at) { return seen_by_any(at[0], at[2], at[1]) ? 1. : 0.; });
-  const auto seen = [&](const Index4& at, Layout layout) {
-    if (layout != Layout::kSharedByHeads) return keys.at(at[0], at[1], at[2]) != 0;
-    for (std::int64_t h = 0; h < of.kv_heads; ++h)
-      if (keys.at(at[0], at[1], h) != 0) return true;
-    return false;
-  };
-  keys.for_each([&](const Index4& at) {
-    if (!seen(at, of.k_layout)) poison_key(result.k, at);
-    if (!seen(at, of.v_layout)) poison_key(result.v, at);
+  Marks queries(q.shape()), keys(k.shape()), values(v.shape());
+  Array(DType::kBool, {of.batch, of.heads, of.queries, 1}).for_each([&](const Index4& at) {
+    const auto [b, h, i, unused] = at;
+    if (i >= of.queries_of(b)) return;
+    queries.mark(query_at(b, i), h);
+    for (std::int64_t j = of.first_key(b); j < of.end_of_keys(b); ++j) {
+      if (!sees(b, h, i, j)) continue;
+      keys.mark(key_at(b, j), h / of.group());
+      if (keeps({b, h, i, j})) values.mark(key_at(b, j), h / of.group());
+    }
   });
+  queries.poison_others(result.q, of.q_layout);
+  keys.poison_others(result.k, of.k_layout);
+  values.poison_others(result.v, of.v_layout);
   if (bias.present()) result.bias = poisoned_bias(*this);
+  result.table = wild_table(*this);
+  if (of.state)
+    state_lse.for_each([&](const Index4& at) {
+      if (std::isinf(state_lse.at(at[0], at[1], at[2])))
+        poison_row(result.state_out, {at[0], at[2], at[1], 0});
+    });
   return result;
 }
 
 Outputs::Outputs(const Case& c)
-    : out(c.dtype, {c.batch, c.queries, c.heads, c.value_dim}, c.out_layout) {
+    : out(c.out_dtype(), with_dim(c.q_shape(), c.value_dim), c.out_layout) {
   if (c.lse) {
     const bool wide = c.dtype == DType::kFloat64;
-    lse = Array(wide ? DType::kFloat64 : DType::kFloat32, {c.batch, c.heads, c.queries, 1});
+    const Index4 q = c.q_shape();
+    lse = Array(wide ? DType::kFloat64 : DType::kFloat32, {q[0], q[2], q[1], 1});
   }
 }
 
 Upstream::Upstream(const Case& c)
     : d_out(normals(c, kDOut, c.pull->d_out_wide ? DType::kFloat32 : c.dtype,
-                    {c.batch, c.queries, c.heads, c.value_dim}, c.pull->d_out_layout)) {
-  if (c.pull->d_lse) d_lse = normals(c, kDLse, DType::kFloat32, {c.batch, c.heads, c.queries, 1});
+                    with_dim(c.q_shape(), c.value_dim), c.pull->d_out_layout)) {
+  const Index4 q = c.q_shape();
+  if (c.pull->d_lse) d_lse = normals(c, kDLse, DType::kFloat32, {q[0], q[2], q[1], 1});
 }
 
 tessera_attention_desc describe(const Inputs& in, const Outputs& outputs) {
@@ -242,6 +353,17 @@ tessera_attention_desc describe(const Inputs& in, const Outputs& outputs) {
   d.sink = in.sink.abi();
   d.kv_lengths = in.kv_lengths.abi();
   d.kv_starts = in.kv_starts.abi();
+  d.cu_seqlens_q = in.cu_q.abi();
+  d.cu_seqlens_k = in.cu_k.abi();
+  d.seqused_q = in.used_q.abi();
+  d.seqused_k = in.used_k.abi();
+  d.block_table = in.table.abi();
+  d.cache_batch_idx = in.cache_rows.abi();
+  d.dropout_p = in.of.dropout;
+  d.dropout_seed = in.of.dropout_seed;
+  d.dropout_offset = in.of.dropout_offset;
+  d.state_out = in.state_out.abi();
+  d.state_lse = in.state_lse.abi();
   return d;
 }
 

@@ -46,6 +46,7 @@ void OnEveryBackend::for_cases(int count, const Make& make, const Body& law) {
       Case c = make(dice_);
       c.dtype = dtype;
       for (const Backend& backend : every_thread_count()) {
+        if (!backend.does(c)) continue;
         SCOPED_TRACE(backend.command(c) + "\n  " + this_test());
         law(backend, c);
         if (HasFailure()) return;

@@ -129,6 +129,61 @@ void set_lengths(Case& c, Dice& dice) {
   }
 }
 
+// Boundaries of sequences from nothing to `most` rows long; at least one reaches it.
+std::vector<std::int64_t> any_boundaries(Dice& dice, std::int64_t batch, std::int64_t most) {
+  std::vector<std::int64_t> boundaries{0};
+  const std::int64_t longest = batch == 0 ? 0 : dice.below(batch);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t rows = b == longest ? most : dice.one_in(4) ? 0 : dice.between(0, most);
+    boundaries.push_back(boundaries.back() + rows);
+  }
+  return boundaries;
+}
+
+std::vector<std::int64_t> any_used(Dice& dice, const std::vector<std::int64_t>& boundaries) {
+  std::vector<std::int64_t> used;
+  for (std::size_t b = 0; b + 1 < boundaries.size(); ++b)
+    used.push_back(dice.between(0, boundaries[b + 1] - boundaries[b]));
+  return used;
+}
+
+void set_packed(Case& c, Dice& dice) {
+  const std::int64_t sides = dice.below(4);  // queries, keys, or both
+  if (sides != 1) c.cu_q = any_boundaries(dice, c.batch, c.queries);
+  if (sides != 0) c.cu_k = any_boundaries(dice, c.batch, c.keys);
+  c.spare_rows = dice.pick({0, 0, 1, 5});
+  if (sides != 1 && dice.one_in(3)) c.used_q = any_used(dice, c.cu_q);
+  if (sides != 0 && dice.one_in(3)) c.used_k = any_used(dice, c.cu_k);
+}
+
+void set_pages(Case& c, Dice& dice) {
+  c.page_size = dice.pick({1, 2, 3, 7, 16, 64, 96, 192});
+  c.page_size = std::min(c.page_size, std::max<std::int64_t>(1, c.keys));
+  if (dice.one_in(3)) c.cu_q = any_boundaries(dice, c.batch, c.queries);
+}
+
+void set_cache_rows(Case& c, Dice& dice) {
+  for (std::int64_t b = 0; b < c.batch; ++b) c.cache_rows.push_back(dice.between(0, c.batch + 1));
+}
+
+// How sequences lie, and lengths that fit.
+void set_memory(Case& c, Dice& dice) {
+  switch (dice.below(4)) {
+    case 0: return;
+    case 1: set_packed(c, dice); break;
+    case 2: set_pages(c, dice); break;
+    default: set_cache_rows(c, dice);
+  }
+  const bool lengths = c.page_size != 0 || !c.kv_lengths.empty(), starts = !c.kv_starts.empty();
+  c.kv_lengths.clear();
+  c.kv_starts.clear();
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    if (lengths) c.kv_lengths.push_back(dice.between(0, std::min(c.keys, c.capacity(b))));
+    if (starts) c.kv_starts.push_back(dice.between(0, c.end_of_keys(b)));
+  }
+  if (c.batch == 0) c.page_size = 0;  // lengths of nobody cannot be given
+}
+
 void set_scores(Case& c, Dice& dice) {
   if (dice.one_in(4)) c.scale = dice.pick({0.f, 1.f, 0.5f, 0.04f});
   if (dice.one_in(4)) c.softcap = dice.pick({0.5f, 15.f, 50.f});
@@ -147,9 +202,8 @@ Pull any_pull(Dice& dice) {
   p.d_lse = dice.one_in(3);
   p.wide = dice.one_in(2);
   p.summed_bias = dice.one_in(2);
-  if (dice.one_in(3)) do
-      p.layout = dice.pick(kLayouts);
-    while (p.layout == Layout::kSharedByHeads);
+  do p.layout = dice.one_in(3) ? dice.pick(kLayouts) : Layout::kDense;
+  while (p.layout == Layout::kSharedByHeads);
   return p;
 }
 
@@ -174,8 +228,15 @@ Case random_case(Dice& dice, const Limits& limits) {
   return c;
 }
 
-Case random_backward_case(Dice& dice, const Limits& limits) {
+Case random_call(Dice& dice, const Limits& limits) {
   Case c = random_case(dice, limits);
+  set_memory(c, dice);
+  return c;
+}
+
+Case random_backward_case(Dice& dice, const Limits& limits) {
+  Case c = random_call(dice, limits);
+  if (c.page_size != 0 || c.state) c = random_case(dice, limits);  // which have no gradients
   c.lse = true;
   c.pull = any_pull(dice);
   return c;

@@ -16,6 +16,10 @@ struct Limits {
 
 Case random_case(Dice& dice, const Limits& limits = {});
 
+// The same with every way in which sequences lie in memory. Standard attention
+// does not know all of them (Backend::does), nor do laws that index q, k or out by batch.
+Case random_call(Dice& dice, const Limits& limits = {});
+
 // Enough work for five threads: the planner gives each at least 4 MFLOP.
 inline constexpr Limits kForThreads{.work = 14'000'000, .least_work = 9'000'000};
 

@@ -6,7 +6,7 @@ namespace tessera::tool {
 namespace {
 
 // The tensor numbers of generated data, behind those of inputs.cpp.
-enum Stream : std::uint32_t { kDOut = 8, kDLse = 9 };
+enum Stream : std::uint32_t { kDOut = 11, kDLse = 12 };
 
 Array normal(Stream stream, std::uint64_t seed, core::DType dtype,
              std::span<const std::int64_t> shape) {

@@ -120,6 +120,7 @@ void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& c
     if (!got.present()) continue;
     const core::GradientMeasure measure{
         .inputs = report.dtype,
+        .out = call.results.out.tensor.dtype,
         .gradient = got.tensor.dtype,
         .summed = core::longest_sum(g, pair_sizes(report.shape), count(got.tensor)),
         .score = report.score,

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "unit/api/refused_caches.hpp"
 #include "unit/api/refused_contexts.hpp"
 #include "unit/api/refused_gradients.hpp"
 #include "unit/api/refused_lengths.hpp"
@@ -21,7 +22,8 @@ Refusals all_refusals() {
   Refusals all;
   for (const Refusals* some :
        {&kRefusedStructs, &kRefusedTensors, &kRefusedShapes, &kRefusedLengths, &kRefusedOptions,
-        &kRefusedContexts, &kRefusedGradients})
+        &kRefusedContexts, &kRefusedGradients, &kRefusedMerges, &kRefusedRotations,
+        &kRefusedAppends})
     all.insert(all.end(), some->begin(), some->end());
   return all;
 }
@@ -79,6 +81,24 @@ TEST(Refusals, SoAreTheGradientsOfTheSubject) {
     EXPECT_EQ(answer.status, TESSERA_OK) << answer.message;
     EXPECT_FALSE(s->outputs_untouched());
   }
+}
+
+template <class T, class... Change> void expect_right(Change... change) {
+  Subject s;
+  T subject(s);
+  (change(subject, s), ...);
+  tessera_error error = tessera_error_default();
+  const TemporaryContext temporary(s.config);
+  EXPECT_EQ(subject.call(temporary.context, &error), TESSERA_OK) << error.message;
+  EXPECT_FALSE(s.outputs_untouched());
+}
+
+TEST(Refusals, MergesRotationsAndAppendsAreRightUnlessSpoiled) {
+  expect_right<MergeSubject>();
+  expect_right<RotateSubject>();
+  expect_right<AppendSubject>();
+  expect_right<AppendSubject>([](AppendSubject& a, Subject& s) { a.page(s); });
+  expect_right<AppendSubject>([](AppendSubject& a, Subject& s) { a.rotate(s); });
 }
 
 TEST(Sentences, SayWhatToDo) {

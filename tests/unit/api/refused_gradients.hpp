@@ -163,13 +163,13 @@ inline const Refusals kRefusedGradients = {
        s.backward.workspace_bytes = 64;
      },
      differentiate},
-    {Sentence::kCpuBackwardLacks, "gradients of dropout on the CPU backend",
+    {Sentence::kCpuLacks, "gradients of dropout on the CPU backend",
      [](Subject& s) {
        s.desc.backend = TESSERA_BACKEND_CPU;
        s.desc.dropout_p = 0.5f;
      },
      differentiate},
-    {Sentence::kCpuBackwardLacks, "gradients in standard attention",
+    {Sentence::kCpuLacks, "gradients in standard attention",
      [](Subject& s) { s.desc.backend = TESSERA_BACKEND_STANDARD; }, differentiate},
 };
 

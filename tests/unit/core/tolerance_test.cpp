@@ -90,7 +90,12 @@ TEST(Tolerance, TheLargestProductIsThatOfTheLongestFiniteRowsOfAHead) {
 const std::vector<double> kUnit{0.6, 0.8};  // of norm 1
 
 GradientMeasure measure(DType inputs, DType gradient, const TermNorms& terms = {}) {
-  return {.inputs = inputs, .gradient = gradient, .summed = 1, .score = {0, 0}, .terms = terms};
+  return {.inputs = inputs,
+          .out = inputs,
+          .gradient = gradient,
+          .summed = 1,
+          .score = {0, 0},
+          .terms = terms};
 }
 
 // The terms of N(0, 1) inputs are about as large as the gradient, and those of out much smaller.

@@ -27,6 +27,10 @@ class Ledger {
   std::vector<std::atomic<int>> done_;
 };
 
+void share_out(Tasks& tasks, std::int64_t n, int workers) {
+  tasks.reset(workers, [&](int w) { return n * w / workers; });
+}
+
 constexpr int kWorkers[] = {1, 2, 3, 5, 16};
 constexpr std::int64_t kTasks[] = {0, 1, 2, 3, 7, 64, 1000};
 
@@ -36,7 +40,7 @@ TEST(Tasks, EachOnceByWorkersInAnyOrder) {
     for (const std::int64_t n : kTasks)
       for (const bool backwards : {false, true}) {
         Ledger ledger(n);
-        tasks->reset(n, workers);
+        share_out(*tasks, n, workers);
         for (int w = 0; w < workers; ++w)
           tasks->work(backwards ? workers - 1 - w : w, [&](std::int64_t t) { ledger.note(t); });
         ASSERT_TRUE(ledger.every_task_once()) << n << " tasks, " << workers << " workers";
@@ -49,7 +53,7 @@ TEST(Tasks, EachOnceByThreadsOfAnySpeed) {
     const int workers = kWorkers[round % 5];
     const std::int64_t n = kTasks[std::size_t(round) % 7];
     Ledger ledger(n);
-    tasks->reset(n, workers);
+    share_out(*tasks, n, workers);
     std::vector<std::thread> threads;
     for (int w = 0; w < workers; ++w)
       threads.emplace_back([&, w] {
@@ -70,7 +74,7 @@ TEST(Tasks, OneWorkerDoesTheWorkOfAll) {
   const auto tasks = std::make_unique<Tasks>();
   for (int w = 0; w < 5; ++w) {
     Ledger ledger(33);
-    tasks->reset(33, 5);
+    share_out(*tasks, 33, 5);
     tasks->work(w, [&](std::int64_t t) { ledger.note(t); });
     EXPECT_TRUE(ledger.every_task_once()) << w;
   }
@@ -79,7 +83,7 @@ TEST(Tasks, OneWorkerDoesTheWorkOfAll) {
 // The order that puts the longest first, and neighbours on one worker.
 TEST(Tasks, AWorkerBeginsWithItsShareInOrder) {
   const auto tasks = std::make_unique<Tasks>();
-  tasks->reset(10, 3);
+  share_out(*tasks, 10, 3);
   std::vector<std::int64_t> order;
   tasks->work(1, [&](std::int64_t t) { order.push_back(t); });
   EXPECT_EQ(order, (std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9, 0, 1, 2}));
@@ -88,7 +92,7 @@ TEST(Tasks, AWorkerBeginsWithItsShareInOrder) {
 TEST(Tasks, AsManyWorkersAsThereMayBe) {
   const auto tasks = std::make_unique<Tasks>();
   Ledger ledger(10'000);
-  tasks->reset(10'000, Tasks::kMaxWorkers);
+  share_out(*tasks, 10'000, Tasks::kMaxWorkers);
   for (int w = Tasks::kMaxWorkers; w-- > 0;)
     tasks->work(w, [&](std::int64_t t) { ledger.note(t); });
   EXPECT_TRUE(ledger.every_task_once());
@@ -99,7 +103,7 @@ TEST(Call, WorkersFollowWhatTheyShare) {
   plan::Plan plan;
   plan.workers = 3, plan.worker_bytes = 128, plan.shared_bytes = 64;
   std::vector<std::byte> memory(std::size_t(plan.workspace_bytes()));
-  const auto call = std::unique_ptr<Call>(new Call{problem, plan, memory.data(), {}});
+  const auto call = std::unique_ptr<Call>(new Call(problem, plan, memory.data()));
   const auto place = [&](const float* p) {
     return reinterpret_cast<const std::byte*>(p) - memory.data();
   };

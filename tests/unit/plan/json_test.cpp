@@ -25,10 +25,12 @@ constexpr const char* kGoldenProblem =
     R"("alignment":"bottom-right","options":["lse","kv_lengths"]})";
 
 Problem causal() {
+  static std::int32_t lengths[] = {200, 300};
   Problem p = problem_of(kShape);
   p.right = 0;
   p.alignment = core::Alignment::kBottomRight;
-  p.lse = p.kv_lengths = present();
+  p.lse = present();
+  p.kv_lengths = test::integers(lengths);
   return p;
 }
 
@@ -37,16 +39,18 @@ TEST(PlanJson, GoldenProblem) { EXPECT_EQ(to_json(causal()), kGoldenProblem); }
 TEST(PlanJson, GoldenPlan) {
   EXPECT_EQ(to_json(make_plan(causal(), Backend::kAuto, kDevice), causal()),
             R"({"backend":"cpu","why_backend":"the fastest that can do the call","target":"avx2",)"
-            R"("workers":2,"tasks":128,"task_queries":32,"tile_queries":16,"tile_keys":96,)"
+            R"("workers":2,"tasks":128,"task_queries":32,"task_order":"longest sequence first",)"
+            R"("tile_queries":16,"tile_keys":96,)"
             R"("packing":"none","why_packing":"k and v are read as they lie",)"
-            R"("worker_bytes":23936,"shared_bytes":0,"workspace_bytes":47872,"problem":)" +
+            R"("worker_bytes":23936,"shared_bytes":128,"workspace_bytes":48000,"problem":)" +
                 std::string(kGoldenProblem) + "}");
 }
 
 TEST(PlanJson, GoldenReference) {
   EXPECT_EQ(to_json(make_plan(causal(), Backend::kReference, kDevice), causal()),
             R"({"backend":"reference","why_backend":"asked for","target":"double precision",)"
-            R"("workers":1,"tasks":4096,"task_queries":1,"tile_queries":1,"tile_keys":300,)"
+            R"("workers":1,"tasks":4096,"task_queries":1,"task_order":"head by head",)"
+            R"("tile_queries":1,"tile_keys":300,)"
             R"("packing":"none","why_packing":"k and v are read as they lie",)"
             R"("worker_bytes":0,"shared_bytes":0,"workspace_bytes":0,"problem":)" +
                 std::string(kGoldenProblem) + "}");

@@ -1,5 +1,6 @@
 // Problems that a planner can look at: shapes, strides and which options are present, but no data.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "core/problem.hpp"
@@ -37,6 +38,15 @@ inline core::Problem problem_of(const Shape& s, core::DType dtype = core::DType:
   p.out = heads_first(dtype, {s.batch, s.queries, s.heads, s.value_dim});
   p.scale = 0.125f;
   return p;
+}
+
+// One dimension of int32; `values` must outlive the tensor.
+template <std::size_t n> core::Tensor integers(std::int32_t (&values)[n]) {
+  core::Tensor t;
+  t.data = values;
+  t.dtype = core::DType::kInt32;
+  t.shape = {std::int64_t(n), 1, 1, 1};
+  return t;
 }
 
 inline core::Tensor present() {
