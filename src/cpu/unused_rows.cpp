@@ -32,14 +32,12 @@ template <class Used> void clear_between(const Problem& p, const Tensor& t, Used
 void clear_unused_rows(const Problem& p, const core::Gradients& g) {
   if (g.accumulate) return;
   if (p.packed_queries())
-    clear_between(p, g.dq, [](const core::Sequence& s) {
-      return Range{s.q_begin, s.q_begin + s.queries};
-    });
+    clear_between(p, g.dq,
+                  [](const core::Sequence& s) { return Range{s.q_begin, s.q_begin + s.queries}; });
   if (!p.packed_keys()) return;
   for (const Tensor* t : {&g.dk, &g.dv})
-    clear_between(p, *t, [](const core::Sequence& s) {
-      return Range{s.k_begin, s.k_begin + s.keys.end};
-    });
+    clear_between(p, *t,
+                  [](const core::Sequence& s) { return Range{s.k_begin, s.k_begin + s.keys.end}; });
 }
 
 }  // namespace tessera::cpu
