@@ -26,6 +26,13 @@ constexpr Tiles tiles_for(std::int64_t lanes) {
           .together = lanes >= 4 ? 4 : 1};
 }
 
+// Q^T and K in words of 32 bits: a word is what one step of a score multiplies.
+constexpr std::int64_t steps_of(Arithmetic arithmetic, std::int64_t dim) {
+  return arithmetic == Arithmetic::kFloat32 ? dim
+         : arithmetic == Arithmetic::kPairs ? (dim + 1) / 2
+                                            : (dim + 31) / 32 * 16;
+}
+
 // At most so many strips a task.
 inline constexpr std::int64_t kMostStrips = 8;
 
@@ -45,9 +52,10 @@ struct Plan {
   std::int64_t tile_queries = 1, tile_keys = 1;  // of one step of the online softmax
   std::int64_t task_queries = 1;                 // rows that one task computes
   std::int64_t tasks = 0, workers = 1;
+  Arithmetic arithmetic = Arithmetic::kFloat32;
   Packing packing = Packing::kNone;
   std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
-  std::string_view why_backend, why_packing;
+  std::string_view why_backend, why_packing, why_arithmetic;
 
   std::int64_t workspace_bytes() const { return workers * worker_bytes + shared_bytes; }
 
