@@ -193,6 +193,8 @@ inline double finite_norm(std::span<const double> x) {
   return std::sqrt(squares);
 }
 
+inline constexpr std::int64_t kFewTerms = 16;
+
 // The size that the error of a gradient is relative to: its norm, or half of what its norm would be
 // if its terms did not cancel. For N(0, 1) inputs the terms are about as large as the gradient.
 inline double gradient_size(const GradientMeasure& m, std::span<const double> ref) {
@@ -205,10 +207,16 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const double size = gradient_size(m, ref);
   if (size == 0) return 0;
   const DType sums = sums_of(m.inputs);
-  double bound = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
-  if (m.gradient != sums) bound += bound_row(m.gradient).forward * finite_norm(ref) / size;
-  if (m.out != sums) bound += bound_row(m.out).gradients * m.terms.out / size;
-  return bound + half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
+  const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
+  // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
+  // the type of the inputs, as their fastest products want it; over many terms that averages.
+  const double unit = half_unit(m.inputs, 1) * (m.summed < kFewTerms ? 1 : 0.5);
+  const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
+  const double result =
+      m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
+  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
+  return sum + std::sqrt(weights * weights + result * result + out * out) +
+         half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
 inline double relative_error(std::span<const double> x, std::span<const double> ref,
