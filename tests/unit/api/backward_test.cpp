@@ -183,6 +183,22 @@ TEST(Backward, ThePlanIsToldWithoutData) {
   EXPECT_TRUE(s.outputs_untouched());
 }
 
+TEST(Backward, TheWorkspaceThatThePlanTellsSuffices) {
+  Subject s;
+  s.backward.forward = &s.desc;
+  ASSERT_EQ(attend_and_differentiate(s).message, "");
+  const std::vector<float> own(floats(s.backward.dk), floats(s.backward.dk) + 96);
+  const auto bytes = json::parse(described(s, s.backward))["workspace_bytes"].get<std::uint64_t>();
+  std::vector<std::byte> memory(bytes + 63);
+  const auto rest = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
+  s.backward.workspace = memory.data() + (64 - rest) % 64;
+  s.backward.workspace_bytes = bytes - 1;
+  EXPECT_EQ(differentiate(s).status, TESSERA_INVALID_ARGUMENT);
+  s.backward.workspace_bytes = bytes;
+  ASSERT_EQ(differentiate(s).message, "");
+  EXPECT_EQ(std::vector<float>(floats(s.backward.dk), floats(s.backward.dk) + 96), own);
+}
+
 TEST(Backward, EachTensorArrives) {
   Subject s;
   s.desc.sink = s.hold(std::vector<float>(4), {4});
