@@ -212,7 +212,8 @@ HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
 
 // The careful path. A weight of 0 does not hide a NaN or an infinity in V, and float32 may overflow
 // where the definition does not: a row that came out so is computed by the definition.
-HWY_NOINLINE void define_row(const Problem& p, const Head& head, std::int64_t i, double* row) {
+HWY_NOINLINE inline void define_row(const Problem& p, const Head& head, std::int64_t i,
+                                    double* row) {
   const std::span<double> out(row, std::size_t(p.value_dim));
   const double lse = core::reference::forward_row(p, head.b, head.h, i, out);
   const std::int64_t batch = head.sequence.q_batch, at = head.sequence.q_begin + i;
@@ -242,7 +243,7 @@ template <class T = Float32> struct Scratch {
       : count(int(plan.task_queries / kStrip)),
         row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
-        packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p)) {
+        packer(p, plan, row + row_floats(p) + Modifiers::scratch_floats(p)) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
       t.o = t.q + T::steps(p.dim) * kStrip;
@@ -305,7 +306,10 @@ HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std:
       half ? step<T, 1>(w.strips[i], p, head, w, block)
            : step<T, 2>(w.strips[i], p, head, w, block);
     }
-  for (int i = 0; i < strips; ++i) finish(w.strips[i], p, head, w.row);
+  for (int i = 0; i < strips; ++i) {
+    T::settle(w.strips[i], p);
+    finish(w.strips[i], p, head, w.row);
+  }
 }
 
 // Head by head, so that keys and values stay near; the last rows, which a causal band makes the
@@ -314,6 +318,7 @@ template <class T = Float32> HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
   const std::int64_t rows = call.plan.task_queries, blocks = divide_up(p.queries, rows);
   Scratch<T> scratch(p, call.plan, call.of_worker(worker));
+  [[maybe_unused]] const typename T::Session session;
   call.tasks.work(worker, [&](std::int64_t task) {
     attend<T>(p, scratch, Head(p, task / blocks), (blocks - 1 - task % blocks) * rows);
   });
