@@ -209,12 +209,12 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const DType sums = sums_of(m.inputs);
   const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
   // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
-  // the type of the inputs, as their fastest products want it; over many terms that averages.
-  const double unit = half_unit(m.inputs, 1) * (m.summed < kFewTerms ? 1 : 0.5);
+  // the type of the inputs, as their fastest products want it. Over many terms roundings average.
+  const double few = m.summed < kFewTerms ? 2 : 1, unit = half_unit(m.inputs, 1) / 2 * few;
   const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
   const double result =
       m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
-  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
+  const double out = m.out == sums ? 0 : few * bound_row(m.out).gradients * m.terms.out / size;
   return sum + std::sqrt(weights * weights + result * result + out * out) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }

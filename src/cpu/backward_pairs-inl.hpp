@@ -90,8 +90,7 @@ struct BackwardPairs {
   static constexpr bool kScaled = false;
   static constexpr int kKeyGroup = kKeyTile;
 
-  static void begin() {}
-  static void end() {}
+  struct Session {};  // what a worker holds while it computes
   static void prepare(const BackStrip&, BackwardScratch&, bool) {}
 
   // Scratch for two rows of float32, and the pairs that a column takes.
@@ -237,7 +236,7 @@ struct BackwardPairs {
   static const Matrix& collect_queries(BackwardScratch& w) { return w.queries.dq; }
 };
 
-HWY_NOINLINE void backward_pairs(Call& call, int worker) {
+HWY_NOINLINE inline void backward_pairs(Call& call, int worker) {
   call.plan.arithmetic == plan::Arithmetic::kPairs ? backward<BackwardPairs>(call, worker)
                                                    : backward<BackwardFloat32>(call, worker);
 }

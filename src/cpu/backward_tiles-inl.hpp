@@ -153,8 +153,7 @@ struct BackwardFloat32 {
   static constexpr bool kScaled = true;       // scores come in units of log2
   static constexpr int kKeyGroup = kKeyTile;  // keys that add_tile takes
 
-  static void begin() {}
-  static void end() {}
+  struct Session {};  // what a worker holds while it computes
 
   static void pack_queries(Queries& t, const BackwardCall& c, const Head& head, Range rows,
                            float* row) {
@@ -235,7 +234,7 @@ struct BackwardFloat32 {
 
 // The scores of a strip with everything that modifies them, in pairs.s, and the slope of the cap.
 template <class A>
-HWY_NOINLINE void modified_scores(const BackStrip& t, BackwardScratch& w, Seen seen) {
+HWY_NOINLINE inline void modified_scores(const BackStrip& t, BackwardScratch& w, Seen seen) {
   const Problem& p = t.call.p;
   const V unit = hn::Set(d, A::kScaled ? 1 : p.scale * kLog2E);
   const float cap = p.softcap * kLog2E;

@@ -40,7 +40,7 @@ template <int kHalves> HWY_INLINE void find_top(const float* s, std::int64_t key
 
 // s = -inf where the band hides one of `keys` from a row.
 template <int kHalves>
-HWY_NOINLINE void hide(float* s, const core::Band& band, Range rows, Range keys) {
+HWY_NOINLINE inline void hide(float* s, const core::Band& band, Range rows, Range keys) {
   for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip) {
     const std::int64_t diagonal = j - band.offset - rows.begin;
     const float low = float(diagonal - band.right), high = float(diagonal + band.left);
@@ -120,8 +120,8 @@ HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band& ba
 
 // The same where the block falls into runs of keys that somebody sees: O is rescaled once.
 template <class Block>
-HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
-                                  const Block& kv, const Runs& runs) {
+HWY_NOINLINE inline void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
+                                         const Block& kv, const Runs& runs) {
   for (std::int64_t c = 0; c < p.value_dim; c += kPanel)
     for (int r = 0; r < kStrip; ++r)
       for (int half = 0; half < 2; ++half) {
@@ -144,8 +144,7 @@ template <class T = Float32> struct Scratch {
       : count(int(plan.task_queries / kStrip)),
         row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
-        packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p),
-               plan.longest_keys) {
+        packer(p, plan, row + row_floats(p) + Modifiers::scratch_floats(p)) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
       t.o = t.q + T::steps(p.dim) * kStrip;
@@ -192,7 +191,8 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch<T>& w
 
 // One task: the queries of one head from `row` on.
 template <class T>
-HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std::int64_t row) {
+HWY_NOINLINE inline void attend(const Problem& p, Scratch<T>& w, const Head& head,
+                                std::int64_t row) {
   const Range rows = Range{row, row + w.count * kStrip} & Range{0, head.sequence.queries};
   const Range keys = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
   const int strips = int(divide_up(rows.size(), kStrip));
@@ -208,13 +208,17 @@ HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std:
       half ? step<T, 1>(w.strips[i], p, head, w, block)
            : step<T, 2>(w.strips[i], p, head, w, block);
     }
-  for (int i = 0; i < strips; ++i) finish(w.strips[i], p, head, w.row);
+  for (int i = 0; i < strips; ++i) {
+    T::settle(w.strips[i], p);
+    finish(w.strips[i], p, head, w.row);
+  }
 }
 
 template <class T = Float32> HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
   const std::int64_t with_queries = call.plan.tasks - call.plan.clearing;
   Scratch<T> scratch(p, call.plan, call.of_worker(worker));
+  [[maybe_unused]] const typename T::Session session;
   call.tasks.work(worker, [&](std::int64_t index) {
     if (index >= with_queries) return clear(p, index - with_queries, scratch.row);
     const Schedule::Task task = call.schedule.task(index);

@@ -120,13 +120,13 @@ struct Values {
   }
 };
 
-HWY_NOINLINE void standard_scores(Call& call, int worker) {
+HWY_NOINLINE inline void standard_scores(Call& call, int worker) {
   for_each_strip(call, worker, Scores{});
 }
-HWY_NOINLINE void standard_softmax(Call& call, int worker) {
+HWY_NOINLINE inline void standard_softmax(Call& call, int worker) {
   for_each_strip(call, worker, Softmax{});
 }
-HWY_NOINLINE void standard_values(Call& call, int worker) {
+HWY_NOINLINE inline void standard_values(Call& call, int worker) {
   for_each_strip(call, worker, Values{});
 }
 

@@ -94,7 +94,8 @@ HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
 
 // The careful path. A weight of 0 does not hide a NaN or an infinity in V, and float32 may overflow
 // where the definition does not: a row that came out so is computed by the definition.
-HWY_NOINLINE void define_row(const Problem& p, const Head& head, std::int64_t i, double* row) {
+HWY_NOINLINE inline void define_row(const Problem& p, const Head& head, std::int64_t i,
+                                    double* row) {
   const std::span<double> out(row, std::size_t(p.value_dim));
   const double lse = core::reference::forward_row(p, head.b, head.h, i, out);
   const std::int64_t batch = head.sequence.q_batch, at = head.sequence.q_begin + i;
@@ -114,7 +115,7 @@ HWY_INLINE void finish(const Strip& t, const Problem& p, const Head& head, float
 
 // Rows that belong to no sequence say what a row without keys says, in head h. row has room for
 // value_dim floats.
-HWY_NOINLINE void clear(const Problem& p, std::int64_t h, float* row) {
+HWY_NOINLINE inline void clear(const Problem& p, std::int64_t h, float* row) {
   std::fill_n(row, p.value_dim, 0.f);
   for (std::int64_t b = 0; b <= p.batch; ++b) {
     const Range rows = p.rows_between(b);
