@@ -64,6 +64,7 @@ struct Target {
   std::int64_t lanes;
   bool (*present)();
   Phase forward;
+  Phase decode[2];    // the states of splits, and their merge
   Phase standard[3];  // S = Q K^T, P = softmax S, O = P V: all workers end one before the next
 };
 

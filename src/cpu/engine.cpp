@@ -143,6 +143,12 @@ void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* len
   const bool parallel = plan.workers > 1 && threads.try_lock();
   Crew* const owner = parallel ? &crew : nullptr;
   const Target& target = inside_->target;
+  if (plan.kernel == plan::Kernel::kDecode) {
+    inside_->run_phase(owner, call, target.decode[0], plan.tasks);
+    const std::int64_t rows = problem.batch * problem.heads * problem.queries;
+    if (plan.splits > 1) inside_->run_phase(owner, call, target.decode[1], rows);
+    return;
+  }
   if (plan.backend == plan::Backend::kCpu)
     return inside_->run_phase(owner, call, target.forward, plan.tasks);
   for (const Phase phase : target.standard) inside_->run_phase(owner, call, phase, plan.tasks);

@@ -7,6 +7,7 @@
 #define TESSERA_CPU_STANDARD_INL_HPP
 #endif
 
+#include "cpu/decode-inl.hpp"
 #include "cpu/forward-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -132,7 +133,12 @@ HWY_NOINLINE void standard_values(Call& call, int worker) {
 
 // The row of this target in the table of all.
 inline Target target(const char* name, bool (*present)()) {
-  return {name, N, present, forward, {standard_scores, standard_softmax, standard_values}};
+  return {name,
+          N,
+          present,
+          forward,
+          {decode, decode_merge},
+          {standard_scores, standard_softmax, standard_values}};
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "reference", "standard"};
 constexpr std::string_view kPackingNames[] = {"none", "head", "block"};
+constexpr std::string_view kKernelNames[] = {"tiled", "decode"};
 constexpr std::string_view kAlignmentNames[] = {"top-left", "bottom-right", "offset", "offsets"};
 
 Json bound(std::int64_t keys) {
@@ -71,6 +72,9 @@ std::string to_json(const Plan& plan, const core::Problem& problem) {
   const Json json{{"backend", kBackendNames[std::size_t(plan.backend)]},
                   {"why_backend", plan.why_backend},
                   {"target", tiled ? plan.device.target : std::string_view("double precision")},
+                  {"kernel", kKernelNames[std::size_t(plan.kernel)]},
+                  {"why_kernel", plan.why_kernel},
+                  {"splits", plan.splits},
                   {"workers", plan.workers},
                   {"tasks", plan.tasks},
                   {"task_queries", plan.task_queries},

@@ -39,6 +39,16 @@ enum class Packing {
   kBlock,  // the same, block by block, where a head would not fit the budget
 };
 
+// Which schedule of the CPU.
+enum class Kernel {
+  kTiled,   // strips of queries, one head at a time
+  kDecode,  // all query heads of a key head, splits of the keys
+};
+
+// The decode kernel: keys between two updates of the maximum, rows of a task, keys of a split. They
+// are the same for every call, so the splits of a row depend on nothing but its keys.
+inline constexpr std::int64_t kDecodeBlock = 32, kDecodeRows = 16, kSplitKeys = 1024;
+
 struct Plan {
   Backend backend = Backend::kReference;
   Device device;
@@ -46,13 +56,18 @@ struct Plan {
   std::int64_t task_queries = 1;                 // rows that one task computes
   std::int64_t tasks = 0, workers = 1;
   Packing packing = Packing::kNone;
+  Kernel kernel = Kernel::kTiled;
+  std::int64_t split_keys = 0, splits = 1;          // of the decode kernel
   std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
-  std::string_view why_backend, why_packing;
+  std::string_view why_backend, why_packing, why_kernel;
 
   std::int64_t workspace_bytes() const { return workers * worker_bytes + shared_bytes; }
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+// Takes the decode kernel where it does the call and reads less; why_kernel says why, or why not.
+bool plan_decode(Plan& plan, const core::Problem& problem);
 
 // Refuses, with UNSUPPORTED, what the backend that was asked for cannot do.
 Plan make_plan(const core::Problem& problem, Backend wanted, const Device& device);

@@ -122,6 +122,7 @@ Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   Plan plan;
   plan.backend = backend;
   plan.device = device;
+  if (backend == Backend::kCpu && plan_decode(plan, p)) return plan;
   plan.tile_queries = tiles.strip;
   plan.tile_keys = tiles.block;
   plan.task_queries = tiles.strip * strips_of_task(p, backend, device, tiles);

@@ -37,6 +37,7 @@ TEST(PlanJson, GoldenProblem) { EXPECT_EQ(to_json(causal()), kGoldenProblem); }
 TEST(PlanJson, GoldenPlan) {
   EXPECT_EQ(to_json(make_plan(causal(), Backend::kAuto, kDevice), causal()),
             R"({"backend":"cpu","why_backend":"the fastest that can do the call","target":"avx2",)"
+            R"("kernel":"tiled","why_kernel":"the queries of a head fill strips","splits":1,)"
             R"("workers":2,"tasks":128,"task_queries":32,"tile_queries":16,"tile_keys":96,)"
             R"("packing":"none","why_packing":"k and v are read as they lie",)"
             R"("worker_bytes":23936,"shared_bytes":0,"workspace_bytes":47872,"problem":)" +
@@ -46,6 +47,7 @@ TEST(PlanJson, GoldenPlan) {
 TEST(PlanJson, GoldenReference) {
   EXPECT_EQ(to_json(make_plan(causal(), Backend::kReference, kDevice), causal()),
             R"({"backend":"reference","why_backend":"asked for","target":"double precision",)"
+            R"("kernel":"tiled","why_kernel":"","splits":1,)"
             R"("workers":1,"tasks":4096,"task_queries":1,"tile_queries":1,"tile_keys":300,)"
             R"("packing":"none","why_packing":"k and v are read as they lie",)"
             R"("worker_bytes":0,"shared_bytes":0,"workspace_bytes":0,"problem":)" +
