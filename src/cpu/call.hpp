@@ -75,6 +75,7 @@ struct Target {
   bool (*present)();
   plan::Arithmetic bfloat16;  // what plan::Device says of it
   Phase forward;
+  Phase decode[2];       // the states of splits, and their merge
   Phase backward;        // dq, dk and dv
   Phase reduce_queries;  // dq, where the keys were split
   Phase bias, sink;      // their gradients

@@ -171,6 +171,11 @@ void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* len
   if (plan.tasks == 0) return;
   const Target& target = inside_->target;
   Turn turn(*inside_, problem, plan, lent);
+  if (plan.kernel == plan::Kernel::kDecode) {
+    turn.run(target.decode[0], plan.tasks);
+    if (plan.splits == 1) return;
+    return turn.run(target.decode[1], problem.batch * problem.heads * problem.queries);
+  }
   if (plan.backend == plan::Backend::kCpu) return turn.run(target.forward);
   for (const Phase phase : target.standard) turn.run(phase);
 }

@@ -8,6 +8,7 @@
 #endif
 
 #include "cpu/backward_options-inl.hpp"
+#include "cpu/decode-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -137,6 +138,7 @@ inline Target target(const char* name, bool (*present)()) {
           .present = present,
           .bfloat16 = plan::Arithmetic::kFloat32,
           .forward = forward<>,
+          .decode = {decode, decode_merge},
           .backward = backward<BackwardFloat32>,
           .reduce_queries = reduce_queries,
           .bias = differentiate_bias,

@@ -202,6 +202,7 @@ Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   Plan plan;
   plan.backend = backend;
   plan.device = device;
+  if (backend == Backend::kCpu && plan_decode(plan, p)) return plan;
   plan.tile_queries = tiles.strip;
   plan.tile_keys = tiles.block;
   plan.longest_keys = standard ? p.keys : lengths.keys;

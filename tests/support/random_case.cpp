@@ -47,6 +47,15 @@ void set_sizes(Case& c, Dice& dice) {
   c.value_dim = dice.one_in(2) ? c.dim : any_size(dice, kDimEdges);
 }
 
+// Few queries and keys of several splits (1024 each), as in decoding.
+void set_decode_sizes(Case& c, Dice& dice) {
+  c.batch = dice.pick({1, 1, 2});
+  c.queries = dice.pick({1, 1, 1, 2, 3, 4, 7, 8, 9});
+  c.keys = dice.pick({31, 33, 1023, 1024, 1025, 2047, 2049, 3100});
+  c.dim = dice.pick({4, 8, 15, 16, 32, 64});
+  c.value_dim = dice.one_in(2) ? c.dim : dice.pick({1, 8, 16, 33, 64});
+}
+
 // Doubles the shorter sequence, or the batch, until there is work enough.
 void grow(Case& c, std::int64_t work) {
   while (work_of(c) < work) {
@@ -214,6 +223,7 @@ Case random_plain_case(Dice& dice, const Limits& limits) {
   c.dtype = dice.pick({DType::kFloat32, DType::kFloat16, DType::kBfloat16});
   c.seed = std::uint64_t(dice.below(1'000'000));
   set_sizes(c, dice);
+  if (dice.one_in(6)) set_decode_sizes(c, dice);
   fit(c, dice, limits);
   return c;
 }

@@ -74,7 +74,7 @@ TEST(PlannerLengths, PagesAreGatheredUnlessABlockLiesInOne) {
                                            {192, Packing::kNone},
                                            {64, Packing::kHead},
                                            {1, Packing::kHead}}) {
-    Problem p = problem_of({.queries = 4, .keys = page_size, .dim = 64, .value_dim = 64});
+    Problem p = problem_of({.queries = 40, .keys = page_size, .dim = 64, .value_dim = 64});
     p.block_table = test::integers(table);
     std::swap(p.block_table.shape[0], p.block_table.shape[1]);
     p.keys = 2 * page_size;

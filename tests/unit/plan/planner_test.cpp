@@ -59,7 +59,8 @@ TEST(Planner, GoldenPlansOfTheUsualCase) {
                     .shared_bytes = 0,
                     .why_backend = "asked for",
                     .why_packing = "k and v are read as they lie",
-                    .why_arithmetic = "q, k and v are not bfloat16"};
+                    .why_arithmetic = "q, k and v are not bfloat16",
+                    .why_kernel = "the queries of a head fill strips"};
     const Plan got = make_plan(problem_of(kUsual), Backend::kCpu, device);
     EXPECT_EQ(got, want) << g.lanes << " lanes, " << g.threads
                          << " threads: " << to_json(got, problem_of(kUsual));
@@ -104,7 +105,8 @@ TEST(Planner, TheReferenceTakesARowAtATime) {
                   .shared_bytes = 0,
                   .why_backend = "asked for",
                   .why_packing = "k and v are read as they lie",
-                  .why_arithmetic = "the reference computes in double precision"};
+                  .why_arithmetic = "the reference computes in double precision",
+                  .why_kernel = {}};
   EXPECT_EQ(plan, want);
   EXPECT_EQ(plan.workspace_bytes(), 0);
 }
@@ -225,8 +227,8 @@ constexpr Packed kPackings[] = {
     {shaped(97, 512, 1, 64), kF32, {256, 0}, {}, 16, Packing::kHead, kFar},
     {shaped(96, 512, 1, 64), kF32, {4096, 0}, {4096, 0}, 16, Packing::kNone, kAsTheyLie},
     {shaped(96, 512, 1, 64), kF32, {4096, 0}, {}, 8, Packing::kHead, kFar},
-    {shaped(1, 512, 4, 64), kF32, {512, 0}, {}, 16, Packing::kHead, kFar},
-    {shaped(1, 512, 3, 64), kF32, {512, 0}, {}, 16, Packing::kNone, kAsTheyLie},
+    {shaped(9, 512, 4, 64), kF32, {512, 0}, {}, 16, Packing::kHead, kFar},
+    {shaped(9, 512, 3, 64), kF32, {512, 0}, {}, 16, Packing::kNone, kAsTheyLie},
     // 341 blocks of 96 x 128 float32 are the last that 16 MiB hold.
     {shaped(512, 341 * 96, 1, 64), kF16, {}, {}, 16, Packing::kHead, kWidened},
     {shaped(512, 341 * 96 + 1, 1, 64), kF16, {}, {}, 16, Packing::kBlock, kWidened},
