@@ -199,16 +199,20 @@ inline double gradient_size(const GradientMeasure& m, std::span<const double> re
   return std::max(finite_norm(ref), 0.5 * m.terms.all);
 }
 
-// The largest allowed ||x - ref|| / size. Beside the sums there are the rounding of the result, and
-// that of out, which the pass reads: <d_out, out> has its error in every term of a row.
+// The largest allowed ||x - ref|| / size. Beside the sums there are up to three roundings to 16
+// bits, independent of each other: of P and dS, as matrix engines want them, where the inputs have
+// 16 bits; of the result; and of out, which the pass reads: <d_out, out> has its error in every term
+// of a row.
 inline double gradient_bound(const GradientMeasure& m, std::span<const double> ref) {
   const double size = gradient_size(m, ref);
   if (size == 0) return 0;
   const DType sums = sums_of(m.inputs);
-  double bound = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
-  if (m.gradient != sums) bound += bound_row(m.gradient).forward * finite_norm(ref) / size;
-  if (m.out != sums) bound += bound_row(m.out).gradients * m.terms.out / size;
-  return bound + half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
+  const auto rounding = [sums](DType t) { return t == sums ? 0 : bound_row(t).forward; };
+  const double result = rounding(m.gradient) * finite_norm(ref) / size;
+  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
+  return bound_row(sums).gradients * growth(m.summed, effective_score(m.score)) +
+         std::hypot(rounding(m.inputs), result, out) +
+         half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
 inline double relative_error(std::span<const double> x, std::span<const double> ref,

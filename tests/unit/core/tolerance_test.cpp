@@ -121,23 +121,25 @@ TEST(GradientTolerance, WithoutTermsAGradientIsExactly0) {
   EXPECT_EQ(gradient_bound(measure(DType::kFloat16, DType::kFloat16), std::vector<double>(2)), 0);
 }
 
-// Sums are formed in float32 whatever the types: what is rounded counts once each.
-TEST(GradientTolerance, CountsTheRoundingOfTheResultAndOfOut) {
-  const TermNorms terms{2, 0.5};
-  const auto bound_of = [&](DType inputs, DType gradient) {
+// Sums are formed in float32 whatever the types; P and dS, the result and out may be rounded.
+TEST(GradientTolerance, CountsEachRoundingTo16Bits) {
+  const auto bound_of = [&](DType inputs, DType gradient, const TermNorms& terms) {
     return gradient_bound(measure(inputs, gradient, terms), kUnit);
   };
-  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kFloat32), 3e-6 + 6e-3 / 2, 1e-12);
-  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kBfloat16), 3e-6 + 3e-3 + 6e-3 / 2, 1e-12);
-  EXPECT_NEAR(bound_of(DType::kFloat64, DType::kFloat32), 3e-14 + 1e-6, 1e-12);
-  EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16, {200, 0}), kUnit),
-              3e-6 + 4e-4 / 100, 1e-8);
+  const double row = 3e-3, sums = 3e-6;
+  const DType f32 = DType::kFloat32, bf16 = DType::kBfloat16;
+  EXPECT_NEAR(bound_of(bf16, f32, {1, 0}), sums + row, 1e-12);
+  EXPECT_NEAR(bound_of(bf16, f32, {1, 0.5}), sums + row * std::sqrt(2.), 1e-12);
+  EXPECT_NEAR(bound_of(bf16, bf16, {1, 0.5}), sums + row * std::sqrt(3.), 1e-12);
+  EXPECT_NEAR(bound_of(f32, bf16, {1, 0.5}), sums + row, 1e-12);
+  EXPECT_NEAR(bound_of(f32, bf16, {20, 0.5}), sums + row / 10, 1e-12);
+  EXPECT_NEAR(bound_of(DType::kFloat64, f32, {1, 0.5}), 3e-14 + 1e-6, 1e-12);
 }
 
 TEST(GradientTolerance, NumbersBelowTheNormalOnesHaveAnAbsoluteRounding) {
   const std::vector<double> tiny(100, 1e-7);
   EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16), tiny),
-              3e-6 + 4e-4 + 0x1p-25 / 1e-7, 1e-6);
+              3e-6 + 4e-4 * std::sqrt(2.) + 0x1p-25 / 1e-7, 1e-6);
 }
 
 TEST(GradientTolerance, GrowsWithScoresAndWithTheSumsOfEachGradient) {
