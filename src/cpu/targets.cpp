@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "cpu/targets.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "cpu/pairs-inl.hpp"
+#include "cpu/backward_pairs-inl.hpp"
 
 #if HWY_ONCE
 #include <span>
@@ -23,7 +23,7 @@ namespace {
 std::span<const Target> target_table() {
   static const Target table[] = {
 #if HWY_TARGETS & HWY_AVX3
-      N_AVX3::pairs_target(
+      N_AVX3::bfloat16_target(
           "avx512bf16", [] { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }),
       N_AVX3::target("avx512", has_avx512),
 #endif

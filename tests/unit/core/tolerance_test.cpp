@@ -93,7 +93,7 @@ GradientMeasure measure(DType inputs, DType gradient, const TermNorms& terms = {
   return {.inputs = inputs,
           .out = inputs,
           .gradient = gradient,
-          .summed = 1,
+          .summed = 64,
           .score = {0, 0},
           .terms = terms};
 }
@@ -104,6 +104,7 @@ TEST(GradientTolerance, IsWithinTheTableOfTheContract) {
        {std::pair{DType::kFloat32, 3e-6}, {DType::kFloat16, 8e-4}, {DType::kBfloat16, 6e-3}}) {
     EXPECT_LE(gradient_bound(measure(dtype, dtype, {1, 0.4}), kUnit), row * (1 + 1e-9));
     EXPECT_GE(gradient_bound(measure(dtype, dtype), kUnit), row / 2);
+    EXPECT_LE(gradient_bound(measure(dtype, DType::kFloat32, {1, 0.4}), kUnit), row * (1 + 1e-9));
     EXPECT_EQ(bound_row(dtype).gradients, row);
   }
 }
@@ -121,25 +122,26 @@ TEST(GradientTolerance, WithoutTermsAGradientIsExactly0) {
   EXPECT_EQ(gradient_bound(measure(DType::kFloat16, DType::kFloat16), std::vector<double>(2)), 0);
 }
 
-// Sums are formed in float32 whatever the types; P and dS, the result and out may be rounded.
-TEST(GradientTolerance, CountsEachRoundingTo16Bits) {
-  const auto bound_of = [&](DType inputs, DType gradient, const TermNorms& terms) {
+// Sums are formed in float32 whatever the types: what is rounded counts once each, in squares.
+TEST(GradientTolerance, CountsTheRoundingOfTheResultAndOfOut) {
+  const TermNorms terms{2, 0.5};
+  const auto bound_of = [&](DType inputs, DType gradient) {
     return gradient_bound(measure(inputs, gradient, terms), kUnit);
   };
-  const double row = 3e-3, sums = 3e-6;
-  const DType f32 = DType::kFloat32, bf16 = DType::kBfloat16;
-  EXPECT_NEAR(bound_of(bf16, f32, {1, 0}), sums + row, 1e-12);
-  EXPECT_NEAR(bound_of(bf16, f32, {1, 0.5}), sums + row * std::sqrt(2.), 1e-12);
-  EXPECT_NEAR(bound_of(bf16, bf16, {1, 0.5}), sums + row * std::sqrt(3.), 1e-12);
-  EXPECT_NEAR(bound_of(f32, bf16, {1, 0.5}), sums + row, 1e-12);
-  EXPECT_NEAR(bound_of(f32, bf16, {20, 0.5}), sums + row / 10, 1e-12);
-  EXPECT_NEAR(bound_of(DType::kFloat64, f32, {1, 0.5}), 3e-14 + 1e-6, 1e-12);
+  const double weights = 2 * 0x1p-9;
+  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kFloat32), 3e-6 + std::hypot(weights, 6e-3 / 2),
+              1e-12);
+  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kBfloat16),
+              3e-6 + std::hypot(weights, 3e-3, 6e-3 / 2), 1e-12);
+  EXPECT_NEAR(bound_of(DType::kFloat64, DType::kFloat32), 3e-14 + 1e-6, 1e-12);
+  EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16, {200, 0}), kUnit),
+              3e-6 + std::hypot(2 * 0x1p-12, 4e-4 / 100), 1e-8);
 }
 
 TEST(GradientTolerance, NumbersBelowTheNormalOnesHaveAnAbsoluteRounding) {
   const std::vector<double> tiny(100, 1e-7);
   EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16), tiny),
-              3e-6 + 4e-4 * std::sqrt(2.) + 0x1p-25 / 1e-7, 1e-6);
+              3e-6 + std::hypot(0x1p-12, 4e-4) + 0x1p-25 / 1e-7, 1e-6);
 }
 
 TEST(GradientTolerance, GrowsWithScoresAndWithTheSumsOfEachGradient) {
