@@ -63,6 +63,7 @@ struct Target {
   const char* name;
   std::int64_t lanes;
   bool (*present)();
+  bool (*preferred)();        // whether it is, where present, faster than the rows below it
   plan::Arithmetic bfloat16;  // what plan::Device says of it
   Phase forward;
   Phase standard[3];  // S = Q K^T, P = softmax S, O = P V: all workers end one before the next
