@@ -31,7 +31,7 @@ static_assert(N == kTile && kBlock % kTileKeys == 0);
 
 // ---- Keys and values ----
 
-// As PairBlock, but V^T [kBlock / kTileKeys][columns][kTile] pairs of keys, whole tiles side by side.
+// As PairBlock, but V^T [kBlock / kTileKeys][columns][kTile] pairs of keys: whole tiles.
 template <class Words> struct TileBlock {
   using Element = Pair;
   const Pair *k, *v;

@@ -10,7 +10,7 @@
 
 namespace tessera::cpu::amx {
 
-// Whether the processor multiplies tiles of bfloat16 and Linux lets this process use their registers.
+// Whether the processor multiplies tiles of bfloat16 and Linux lets this process use them.
 // Their state is large, so it is granted to those who ask: arch_prctl(2), ARCH_REQ_XCOMP_PERM, here
 // of XTILEDATA. Granted once, it holds for all threads.
 inline bool granted() {

@@ -82,7 +82,8 @@ struct Job {
 
 std::vector<TargetInfo> targets() {
   std::vector<TargetInfo> all;
-  for (const Target& t : target_table()) all.push_back({t.name, t.lanes, t.present(), t.bfloat16});
+  for (const Target& t : target_table())
+    all.push_back({t.name, t.lanes, t.present(), t.preferred(), t.bfloat16});
   return all;
 }
 

@@ -50,6 +50,24 @@ HWY_INLINE std::int64_t store_vectors(core::Float16* to, const float* from, std:
   }
   return i;
 }
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+// As core::bfloat16_from_float, which the compiler vectorises at half the speed.
+HWY_INLINE std::int64_t store_vectors(core::Bfloat16* to, const float* from, std::int64_t n) {
+  std::int64_t i = 0;
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  for (; i + N <= n; i += N) {
+    const auto x = hn::LoadU(d, from + i);
+    const auto bits = hn::BitCast(words, x), upper = hn::ShiftRight<16>(bits);
+    const auto even = hn::Add(hn::And(upper, hn::Set(words, 1u)), hn::Set(words, 0x7fffu));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, even));
+    const auto quiet = hn::Or(upper, hn::Set(words, 0x40u));
+    const auto chosen = hn::IfThenElse(hn::RebindMask(words, hn::Eq(x, x)), rounded, quiet);
+    hn::StoreU(hn::TruncateTo(halves, chosen), halves, &to[i].bits);
+  }
+  return i;
+}
+#endif
 // The compiler vectorises the others.
 template <class T> HWY_INLINE std::int64_t load_vectors(float*, const T*, std::int64_t) {
   return 0;

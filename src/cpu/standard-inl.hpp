@@ -136,6 +136,7 @@ inline Target target(const char* name, bool (*present)()) {
   return {.name = name,
           .lanes = N,
           .present = present,
+          .preferred = [] { return true; },
           .bfloat16 = plan::Arithmetic::kFloat32,
           .forward = forward<>,
           .decode = {decode, decode_merge},

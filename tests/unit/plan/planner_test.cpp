@@ -474,6 +474,8 @@ TEST(Plan, EveryFieldCountsForEquality) {
   EXPECT_TRUE(changed([](Plan& p) { ++p.shared_bytes; }));
   EXPECT_TRUE(changed([](Plan& p) { p.why_backend = ""; }));
   EXPECT_TRUE(changed([](Plan& p) { p.why_packing = ""; }));
+  EXPECT_TRUE(changed([](Plan& p) { p.why_arithmetic = ""; }));
+  EXPECT_TRUE(changed([](Plan& p) { p.arithmetic = Arithmetic::kTiles; }));
 }
 
 }  // namespace
