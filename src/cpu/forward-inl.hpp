@@ -61,8 +61,10 @@ template <int kHalves> HWY_INLINE void find_top(const float* s, std::int64_t key
       top[half] = hn::Max(top[half], hn::Load(d, s + half * N));
 }
 
-// P = 2^(S - m); l = alpha l + rowsum(P), alpha = 2^(m_old - m).
-template <int kHalves> HWY_INLINE void absorb(Strip& t, std::int64_t keys, const V (&top)[2]) {
+// P = 2^(S - m); l = alpha l + rowsum(P), alpha = 2^(m_old - m). Dropout removes pairs from P, but
+// not from its sum.
+template <int kHalves, class Pairs = EveryPair>
+HWY_INLINE void absorb(Strip& t, std::int64_t keys, const V (&top)[2], const Pairs& pairs = {}) {
   V base[2], sum[2];  // the block has its own sum: one long sum would drift
   for (int half = 0; half < kHalves; ++half) {
     const V old = hn::Load(d, t.m + half * N), m = hn::Max(old, top[half]);
@@ -77,7 +79,7 @@ template <int kHalves> HWY_INLINE void absorb(Strip& t, std::int64_t keys, const
     for (int half = 0; half < kHalves; ++half) {
       const V weight = exp2(hn::Sub(hn::Load(d, s + half * N), base[half]));
       sum[half] = hn::Add(sum[half], weight);
-      hn::Store(weight, d, s + half * N);
+      hn::Store(pairs.keep(weight, half, j), d, s + half * N);
     }
   for (int half = 0; half < kHalves; ++half) {
     const V alpha = hn::Load(d, t.alpha + half * N), l = hn::Load(d, t.l + half * N);
@@ -125,6 +127,7 @@ struct Scratch {
   float* row;
   Modifiers modifiers;
   Packer packer;
+  KeptPairs kept;
 
   Scratch(const Problem& p, const plan::Plan& plan, float* memory)
       : count(int(plan.task_queries / kStrip)),
@@ -147,6 +150,19 @@ struct Scratch {
   }
 };
 
+// P and O of a block in which not every key is seen by some row. A dropped key raises the maximum
+// without being in a run, so that O is rescaled whatever the runs.
+template <int kHalves, class Pairs>
+HWY_INLINE void absorb_runs(Strip& t, const Problem& p, const core::Band& band, const KeyBlock& kv,
+                            const V (&top)[2], const Pairs& pairs) {
+  Runs runs;
+  find_runs<kHalves>(t.s, t.rows.size(), kv.keys, runs, pairs);
+  absorb<kHalves>(t, kv.keys.size(), top, pairs);
+  if (runs.size == 1 && (!Pairs::kDrops || runs.run[0] == kv.keys))
+    return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if (runs.size > 0 || Pairs::kDrops) accumulate_runs(t, p, band, kv, runs);
+}
+
 // One block of keys for one strip: S, P, O.
 template <int kHalves>
 HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, Range block) {
@@ -154,20 +170,21 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
   if (seen == Seen::kNone) return;
   const core::Band& band = head.sequence.band;
   const KeyBlock kv = w.packer(p, head.sequence, head.kv_head, block);
+  const bool modified = w.modifiers.needed(seen), dropping = p.dropout.p != 0;
   V top[2];
   score<kHalves>(t, p, band, kv, top);
-  if (!w.modifiers.needed(seen)) {
-    t.plain = true;
+  t.plain = t.plain || !modified;
+  if (!modified && !dropping) {
     absorb<kHalves>(t, block.size(), top);
     return accumulate_keys(t, p, band, kv, block);
   }
-  w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
-  find_top<kHalves>(t.s, block.size(), top);
-  Runs runs;
-  find_runs<kHalves>(t.s, t.rows.size(), block, runs);
-  absorb<kHalves>(t, block.size(), top);
-  if (runs.size == 1) return accumulate_keys(t, p, band, kv, runs.run[0]);
-  if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);
+  if (modified) {
+    w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
+    find_top<kHalves>(t.s, block.size(), top);
+  }
+  if (!dropping) return absorb_runs<kHalves>(t, p, band, kv, top, EveryPair());
+  w.kept.draw<kHalves>(p, head, t.rows, block);
+  absorb_runs<kHalves>(t, p, band, kv, top, w.kept);
 }
 
 // One task: the queries of one head from `row` on.

@@ -17,16 +17,15 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_
 
 // What the tiled kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
-  if (p.q.dtype == DType::kFloat64) return "float64";
-  if (p.dropout.p != 0) return "dropout";
-  if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
-  return nullptr;
+  return p.q.dtype == DType::kFloat64 ? "float64" : nullptr;
 }
 
 // The same of standard attention, which is there for comparison.
 const char* missing_in_standard(const Problem& p) {
   if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
   if (p.paged()) return "pages (block_table)";
+  if (p.dropout.p != 0) return "dropout";
+  if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
   return missing_on_cpu(p);
 }
 

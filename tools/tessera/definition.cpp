@@ -24,23 +24,32 @@ void narrow(tessera_tensor& t, int dimension, std::int64_t i) {
 tessera_attention_desc one_head(tessera_attention_desc desc, std::int64_t b, std::int64_t h) {
   const std::int64_t heads = desc.q.shape[2], kv_heads = desc.k.shape[2];
   const bool slopes_by_batch = heads == 1 || desc.alibi.shape[1] == heads;
-  for (tessera_tensor* t :
-       {&desc.q, &desc.k, &desc.v, &desc.out, &desc.lse, &desc.bias, &desc.mask, &desc.kv_lengths})
+  for (tessera_tensor* t : {&desc.q, &desc.k, &desc.v, &desc.out, &desc.lse, &desc.bias, &desc.mask,
+                            &desc.kv_lengths, &desc.kv_starts, &desc.state_out, &desc.state_lse})
     narrow(*t, 0, b);
-  for (tessera_tensor* t : {&desc.q, &desc.out}) narrow(*t, 2, h);
+  for (tessera_tensor* t : {&desc.q, &desc.out, &desc.state_out}) narrow(*t, 2, h);
   for (tessera_tensor* t : {&desc.k, &desc.v}) narrow(*t, 2, h / (heads / kv_heads));
-  for (tessera_tensor* t : {&desc.lse, &desc.bias, &desc.mask}) narrow(*t, 1, h);
+  for (tessera_tensor* t : {&desc.lse, &desc.bias, &desc.mask, &desc.state_lse}) narrow(*t, 1, h);
   if (slopes_by_batch) narrow(desc.alibi, 0, b);
   narrow(desc.alibi, slopes_by_batch ? 1 : 0, h);
   narrow(desc.sink, 0, h);
   return desc;
 }
 
-// The heads of a call, taken by whichever thread is free.
+// Dropout counts batches and heads, and the rows of a packed or paged sequence lie anywhere.
+bool can_be_cut(const tessera_attention_desc& desc) {
+  return desc.dropout_p == 0 && desc.cu_seqlens_q.data == nullptr &&
+         desc.cu_seqlens_k.data == nullptr && desc.block_table.data == nullptr;
+}
+
+// The heads of a call, taken by whichever thread is free; or all of it at once.
 class Heads {
  public:
   Heads(const Context& context, const tessera_attention_desc& desc)
-      : context_(context), desc_(desc), total_(desc.q.shape[0] * desc.q.shape[2]) {}
+      : context_(context),
+        desc_(desc),
+        cut_(can_be_cut(desc)),
+        total_(cut_ ? desc.q.shape[0] * desc.q.shape[2] : 1) {}
 
   // Returns the largest score, or throws what one of the heads threw.
   double compute(int threads) {
@@ -69,7 +78,7 @@ class Heads {
 
   void compute_head(std::int64_t n) {
     const std::int64_t heads = desc_.q.shape[2];
-    tessera_attention_desc desc = one_head(desc_, n / heads, n % heads);
+    tessera_attention_desc desc = cut_ ? one_head(desc_, n / heads, n % heads) : desc_;
     double largest = 0;
     desc.score_max = &largest;
     tessera_error error = tessera_error_default();
@@ -80,6 +89,7 @@ class Heads {
 
   const Context& context_;
   const tessera_attention_desc& desc_;
+  const bool cut_;
   const std::int64_t total_;
   std::atomic<std::int64_t> next_{0}, done_{0};
   std::atomic<bool> stop_{false};

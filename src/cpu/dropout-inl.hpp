@@ -1,0 +1,112 @@
+// Which pairs of a block dropout keeps: Philox4x32-10 in lanes of queries, compiled once per target.
+// The four words of a counter serve four keys (core/philox.hpp, core/problem.hpp).
+#if defined(TESSERA_CPU_DROPOUT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_DROPOUT_INL_HPP
+#undef TESSERA_CPU_DROPOUT_INL_HPP
+#else
+#define TESSERA_CPU_DROPOUT_INL_HPP
+#endif
+
+#include <cstdint>
+
+#include "core/philox.hpp"
+#include "cpu/scores-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+using DU = hn::RebindToUnsigned<D>;
+using VU = hn::Vec<DU>;
+constexpr DU du;
+
+// The words of N queries from `i` on, one vector for each of the four keys of a counter.
+struct Words {
+  VU key[4];
+};
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
+  const core::PhiloxCounter words = core::philox(c, k);
+  Words w;
+  for (std::size_t j = 0; j < 4; ++j) w.key[j] = hn::Set(du, words[j]);
+  return w;
+}
+#else
+// Words in the lower halves of 64 bits; the upper halves hold anything.
+using DW = hn::Repartition<std::uint64_t, DU>;
+using VW = hn::Vec<DW>;
+constexpr DW dw;
+
+// philox_round of core/philox.hpp.
+HWY_INLINE void philox_round(VW (&c)[4], VW k0, VW k1) {
+  const VW a = hn::MulEven(hn::BitCast(du, c[0]), hn::Set(du, 0xD2511F53u));
+  const VW b = hn::MulEven(hn::BitCast(du, c[2]), hn::Set(du, 0xCD9E8D57u));
+  c[0] = hn::Xor(hn::ShiftRight<32>(b), hn::Xor(c[1], k0));
+  c[1] = b;
+  c[2] = hn::Xor(hn::ShiftRight<32>(a), hn::Xor(c[3], k1));
+  c[3] = a;
+}
+
+// Of counter c for the first query; the others count on from c[1]. Even and odd queries apart.
+HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
+  VW even[4], odd[4];
+  for (std::size_t n = 0; n < 4; ++n) even[n] = odd[n] = hn::Set(dw, c[n]);
+  const VW lane = hn::Iota(dw, 0);
+  even[1] = hn::Add(even[1], hn::Add(lane, lane));
+  odd[1] = hn::Add(even[1], hn::Set(dw, 1));
+  for (int round = 0; round < 10; ++round) {
+    const VW k0 = hn::Set(dw, k[0]), k1 = hn::Set(dw, k[1]);
+    philox_round(even, k0, k1);
+    philox_round(odd, k0, k1);
+    k[0] += 0x9E3779B9u;
+    k[1] += 0xBB67AE85u;
+  }
+  Words w;
+  for (int n = 0; n < 4; ++n)
+    w.key[n] = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd[n])), hn::BitCast(du, even[n]));
+  return w;
+}
+#endif
+
+// The pairs of a block that are kept, in place of EveryPair.
+class KeptPairs {
+ public:
+  static constexpr bool kDrops = true;
+
+  template <int kHalves>
+  HWY_NOINLINE void draw(const Problem& p, const Head& head, Range rows, Range keys) {
+    const VU least = hn::Set(du, p.dropout.threshold());
+    const core::PhiloxKey key = core::philox_key(p.dropout.seed);
+    const auto row = std::uint32_t(head.b * p.heads + head.h);
+    for (std::int64_t group = keys.begin / 4; group * 4 < keys.end; ++group)
+      for (int half = 0; half < kHalves; ++half) {
+        const auto query = std::uint32_t(rows.begin + half * N);
+        const Words words = draw_words({std::uint32_t(group), query, row, p.dropout.offset}, key);
+        for (int n = 0; n < 4; ++n) {
+          const std::int64_t j = group * 4 + n - keys.begin;
+          if (j < 0 || j >= keys.size()) continue;
+          const auto kept = hn::Not(hn::Lt(words.key[n], least));
+          hn::StoreMaskBits(du, kept, bits_[j * 2 + half]);
+        }
+      }
+  }
+
+  HWY_INLINE V keep(V weight, int half, std::int64_t j) const {
+    return hn::IfThenElseZero(kept(half, j), weight);
+  }
+  HWY_INLINE hn::Mask<D> keep(hn::Mask<D> lanes, int half, std::int64_t j) const {
+    return hn::And(kept(half, j), lanes);
+  }
+
+ private:
+  HWY_INLINE hn::Mask<D> kept(int half, std::int64_t j) const {
+    return hn::LoadMaskBits(d, bits_[j * 2 + half]);
+  }
+
+  // 8 bytes, of which LoadMaskBits may read all.
+  std::uint8_t bits_[2 * kBlock][8];
+};
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
