@@ -1,5 +1,5 @@
-// Which pairs of a block dropout keeps: Philox4x32-10 in lanes of queries, compiled once per target.
-// The four words of a counter serve four keys (core/philox.hpp, core/problem.hpp).
+// Which pairs of a block dropout keeps: Philox4x32-10 in lanes of queries, compiled once per
+// target. The four words of a counter serve four keys (core/philox.hpp, core/problem.hpp).
 #if defined(TESSERA_CPU_DROPOUT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_DROPOUT_INL_HPP
 #undef TESSERA_CPU_DROPOUT_INL_HPP
@@ -71,8 +71,6 @@ HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
 // The pairs of a block that are kept, in place of EveryPair.
 class KeptPairs {
  public:
-  static constexpr bool kDrops = true;
-
   template <int kHalves>
   HWY_NOINLINE void draw(const Problem& p, const Head& head, Range rows, Range keys) {
     const VU least = hn::Set(du, p.dropout.threshold());

@@ -150,17 +150,12 @@ struct Scratch {
   }
 };
 
-// P and O of a block in which not every key is seen by some row. A dropped key raises the maximum
-// without being in a run, so that O is rescaled whatever the runs.
+// The keys that some row sees and keeps, then P.
 template <int kHalves, class Pairs>
-HWY_INLINE void absorb_runs(Strip& t, const Problem& p, const core::Band& band, const KeyBlock& kv,
-                            const V (&top)[2], const Pairs& pairs) {
-  Runs runs;
-  find_runs<kHalves>(t.s, t.rows.size(), kv.keys, runs, pairs);
-  absorb<kHalves>(t, kv.keys.size(), top, pairs);
-  if (runs.size == 1 && (!Pairs::kDrops || runs.run[0] == kv.keys))
-    return accumulate_keys(t, p, band, kv, runs.run[0]);
-  if (runs.size > 0 || Pairs::kDrops) accumulate_runs(t, p, band, kv, runs);
+HWY_INLINE void absorb_runs(Strip& t, Range keys, const V (&top)[2], const Pairs& pairs,
+                            Runs& runs) {
+  find_runs<kHalves>(t.s, t.rows.size(), keys, runs, pairs);
+  absorb<kHalves>(t, keys.size(), top, pairs);
 }
 
 // One block of keys for one strip: S, P, O.
@@ -182,9 +177,17 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
     w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
     find_top<kHalves>(t.s, block.size(), top);
   }
-  if (!dropping) return absorb_runs<kHalves>(t, p, band, kv, top, EveryPair());
-  w.kept.draw<kHalves>(p, head, t.rows, block);
-  absorb_runs<kHalves>(t, p, band, kv, top, w.kept);
+  Runs runs;
+  if (dropping) {
+    w.kept.draw<kHalves>(p, head, t.rows, block);
+    absorb_runs<kHalves>(t, block, top, w.kept, runs);
+  } else {
+    absorb_runs<kHalves>(t, block, top, EveryPair(), runs);
+  }
+  // A dropped key raises the maximum without being in a run: O is then rescaled whatever the runs.
+  if (runs.size == 1 && (!dropping || runs.run[0] == block))
+    return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if (runs.size > 0 || dropping) accumulate_runs(t, p, band, kv, runs);
 }
 
 // One task: the queries of one head from `row` on.

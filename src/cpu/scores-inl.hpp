@@ -173,7 +173,6 @@ class Modifiers {
 // What happens to a weight of key j (counted from the first of its block) on its way to P V, and to
 // the lanes that see it. KeptPairs (dropout-inl.hpp) is the other kind.
 struct EveryPair {
-  static constexpr bool kDrops = false;
   template <class X> HWY_INLINE X keep(X x, int, std::int64_t) const { return x; }
 };
 

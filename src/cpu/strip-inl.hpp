@@ -41,9 +41,9 @@ HWY_INLINE void aim(Strip& t, const Head& head, Range rows) {
   t.plain = false;
 }
 
-// The state that a call starts from, merged into what the strip has: o counts exp(lse), and since it
-// is no dropped pair, the factor of dropout at the end is taken back. Both infinities of lse mean
-// that nothing was seen, whatever o holds. row has room for value_dim floats.
+// The state that a call starts from, merged into what the strip has: o counts exp(lse), and since
+// it is no dropped pair, the factor of dropout at the end is taken back. Both infinities of lse
+// mean that nothing was seen, whatever o holds. row has room for value_dim floats.
 HWY_NOINLINE void resume(Strip& t, const Problem& p, const Head& head, float* row) {
   const auto share = float(1 - double(p.dropout.p));
   const Sequence& s = head.sequence;

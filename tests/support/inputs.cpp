@@ -250,7 +250,8 @@ Inputs::Inputs(const Case& c)
       used_k(integers(c.used_k, c.length_dtype)),
       table(make_table(c)),
       cache_rows(integers(c.cache_rows, DType::kInt32)) {
-  if (core::makes_few_outputs(v.shape()))
+  const std::int64_t rows = c.page_size != 0 ? c.batch : v.shape()[0];
+  if (core::makes_few_outputs({rows, c.keys, c.kv_heads, c.value_dim}))
     v.fill([this](const Index4& i) { return std::abs(v.at(i[0], i[1], i[2], i[3])); });
   if (c.sink) sink = normals(c, kSink, DType::kFloat32, {c.heads, 1, 1, 1});
   if (!c.state) return;
