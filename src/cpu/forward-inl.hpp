@@ -122,6 +122,7 @@ HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& 
 
 // What one worker writes to.
 struct Scratch {
+  const Problem& problem;
   Strip strips[plan::kMostStrips];
   int count;  // of them that a task uses
   float* row;
@@ -130,7 +131,8 @@ struct Scratch {
   KeptPairs kept;
 
   Scratch(const Problem& p, const plan::Plan& plan, float* memory)
-      : count(int(plan.task_queries / kStrip)),
+      : problem(p),
+        count(int(plan.task_queries / kStrip)),
         row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
         packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p),
@@ -152,10 +154,32 @@ struct Scratch {
 
 // The keys that some row sees and keeps, then P.
 template <int kHalves, class Pairs>
-HWY_INLINE void absorb_runs(Strip& t, Range keys, const V (&top)[2], const Pairs& pairs,
-                            Runs& runs) {
+HWY_INLINE void absorb_runs(Strip& t, Range keys, const Pairs& pairs, Runs& runs) {
+  V top[2];
+  find_top<kHalves>(t.s, keys.size(), top);
   find_runs<kHalves>(t.s, t.rows.size(), keys, runs, pairs);
   absorb<kHalves>(t, keys.size(), top, pairs);
+}
+
+// P and O of a block whose scores change, or which loses pairs to dropout.
+template <int kHalves>
+HWY_NOINLINE void absorb_modified(Strip& t, const Head& head, Scratch& w, const KeyBlock& kv,
+                                  Seen seen) {
+  const Problem& p = w.problem;
+  const core::Band& band = head.sequence.band;
+  const bool dropping = p.dropout.p != 0;
+  Runs runs;
+  if (w.modifiers.needed(seen)) w.modifiers.apply<kHalves>(head, t.rows, kv.keys, seen, t.s);
+  if (dropping) {
+    w.kept.draw<kHalves>(p, head, t.rows, kv.keys);
+    absorb_runs<kHalves>(t, kv.keys, w.kept, runs);
+  } else {
+    absorb_runs<kHalves>(t, kv.keys, EveryPair(), runs);
+  }
+  // A dropped key raises the maximum without being in a run: O is then rescaled whatever the runs.
+  if (runs.size == 1 && (!dropping || runs.run[0] == kv.keys))
+    return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if (runs.size > 0 || dropping) accumulate_runs(t, p, band, kv, runs);
 }
 
 // One block of keys for one strip: S, P, O.
@@ -165,29 +189,13 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
   if (seen == Seen::kNone) return;
   const core::Band& band = head.sequence.band;
   const KeyBlock kv = w.packer(p, head.sequence, head.kv_head, block);
-  const bool modified = w.modifiers.needed(seen), dropping = p.dropout.p != 0;
+  const bool modified = w.modifiers.needed(seen);
   V top[2];
   score<kHalves>(t, p, band, kv, top);
   t.plain = t.plain || !modified;
-  if (!modified && !dropping) {
-    absorb<kHalves>(t, block.size(), top);
-    return accumulate_keys(t, p, band, kv, block);
-  }
-  if (modified) {
-    w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
-    find_top<kHalves>(t.s, block.size(), top);
-  }
-  Runs runs;
-  if (dropping) {
-    w.kept.draw<kHalves>(p, head, t.rows, block);
-    absorb_runs<kHalves>(t, block, top, w.kept, runs);
-  } else {
-    absorb_runs<kHalves>(t, block, top, EveryPair(), runs);
-  }
-  // A dropped key raises the maximum without being in a run: O is then rescaled whatever the runs.
-  if (runs.size == 1 && (!dropping || runs.run[0] == block))
-    return accumulate_keys(t, p, band, kv, runs.run[0]);
-  if (runs.size > 0 || dropping) accumulate_runs(t, p, band, kv, runs);
+  if (modified || p.dropout.p != 0) return absorb_modified<kHalves>(t, head, w, kv, seen);
+  absorb<kHalves>(t, block.size(), top);
+  accumulate_keys(t, p, band, kv, block);
 }
 
 // One task: the queries of one head from `row` on.
