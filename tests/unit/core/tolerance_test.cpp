@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"
@@ -67,6 +68,18 @@ TEST(Tolerance, TheTermsOfNormalInputsChangeNothing) {
     EXPECT_GT(product, std::sqrt(double(dim)));
     EXPECT_LE(effective_score({0, product}), kBoundScore) << dim;
   }
+}
+
+// Row 0 of q is short and row 1 of k long: they meet where any row of k may belong to q.
+TEST(Tolerance, TheProductOfPagesIsThatOfAnyRow) {
+  double q[] = {1, 10}, k[] = {2, 3};
+  const auto view = [](double* x) {
+    return Tensor{x, {2, 1, 1, 1}, {1, 0, 0, 1}, DType::kFloat64};
+  };
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 30);
+  std::swap(q[0], q[1]);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 20);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1, Rows::kAny), 30);
 }
 
 TEST(Tolerance, LseGrowsWithTheTermsOfItsScores) {
