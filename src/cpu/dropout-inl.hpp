@@ -19,17 +19,12 @@ using DU = hn::RebindToUnsigned<D>;
 using VU = hn::Vec<DU>;
 constexpr DU du;
 
-// The words of N queries from `i` on, one vector for each of the four keys of a counter.
-struct Words {
-  VU key[4];
-};
-
+// The words of counter c for the first of N queries, one vector for each of its four keys; the other
+// queries count on from c[1].
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
-  const core::PhiloxCounter words = core::philox(c, k);
-  Words w;
-  for (std::size_t j = 0; j < 4; ++j) w.key[j] = hn::Set(du, words[j]);
-  return w;
+HWY_INLINE void draw_words(VU (&words)[4], core::PhiloxCounter c, core::PhiloxKey k) {
+  const core::PhiloxCounter all = core::philox(c, k);
+  for (std::size_t n = 0; n < 4; ++n) words[n] = hn::Set(du, all[n]);
 }
 #else
 // Words in the lower halves of 64 bits; the upper halves hold anything.
@@ -47,8 +42,8 @@ HWY_INLINE void philox_round(VW (&c)[4], VW k0, VW k1) {
   c[3] = a;
 }
 
-// Of counter c for the first query; the others count on from c[1]. Even and odd queries apart.
-HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
+// Even and odd queries apart.
+HWY_INLINE void draw_words(VU (&words)[4], core::PhiloxCounter c, core::PhiloxKey k) {
   VW even[4], odd[4];
   for (std::size_t n = 0; n < 4; ++n) even[n] = odd[n] = hn::Set(dw, c[n]);
   const VW lane = hn::Iota(dw, 0);
@@ -61,10 +56,8 @@ HWY_INLINE Words draw_words(core::PhiloxCounter c, core::PhiloxKey k) {
     k[0] += 0x9E3779B9u;
     k[1] += 0xBB67AE85u;
   }
-  Words w;
   for (int n = 0; n < 4; ++n)
-    w.key[n] = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd[n])), hn::BitCast(du, even[n]));
-  return w;
+    words[n] = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd[n])), hn::BitCast(du, even[n]));
 }
 #endif
 
@@ -79,11 +72,12 @@ class KeptPairs {
     for (std::int64_t group = keys.begin / 4; group * 4 < keys.end; ++group)
       for (int half = 0; half < kHalves; ++half) {
         const auto query = std::uint32_t(rows.begin + half * N);
-        const Words words = draw_words({std::uint32_t(group), query, row, p.dropout.offset}, key);
+        VU words[4];
+        draw_words(words, {std::uint32_t(group), query, row, p.dropout.offset}, key);
         for (int n = 0; n < 4; ++n) {
           const std::int64_t j = group * 4 + n - keys.begin;
           if (j < 0 || j >= keys.size()) continue;
-          const auto kept = hn::Not(hn::Lt(words.key[n], least));
+          const auto kept = hn::Not(hn::Lt(words[n], least));
           hn::StoreMaskBits(du, kept, bits_[j * 2 + half]);
         }
       }
