@@ -19,8 +19,8 @@ using DU = hn::RebindToUnsigned<D>;
 using VU = hn::Vec<DU>;
 constexpr DU du;
 
-// The words of counter c for the first of N queries, one vector for each of its four keys; the other
-// queries count on from c[1].
+// The words of counter c for the first of N queries, one vector for each of its four keys; the
+// other queries count on from c[1].
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void draw_words(VU (&words)[4], core::PhiloxCounter c, core::PhiloxKey k) {
   const core::PhiloxCounter all = core::philox(c, k);
