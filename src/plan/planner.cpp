@@ -136,12 +136,19 @@ std::int64_t tasks_of(const Problem& p, std::int64_t rows) {
   return blocks * p.heads;
 }
 
+// As many tasks as the work makes if each is like the longest: short ones balance nothing.
+double long_tasks(const Problem& p, const Lengths& lengths, std::int64_t rows) {
+  if (!p.varies()) return double(tasks_of(p, rows));
+  const double longest = double(std::min(rows, lengths.queries)) * double(lengths.keys);
+  return double(p.heads) * lengths.pairs / std::max(longest, 1.);
+}
+
 std::int64_t strips_of_task(const Problem& p, const Lengths& lengths, const Device& device,
                             const Tiles& tiles) {
   const std::int64_t head = lengths.keys * (p.dim + p.value_dim) * kFloat;
+  const auto enough = double(kTasksPerThread * device.threads);
   std::int64_t strips = head > kNearHead ? kMostStrips : 2;
-  while (strips > 2 && tasks_of(p, tiles.strip * strips) < kTasksPerThread * device.threads)
-    strips /= 2;
+  while (strips > 2 && long_tasks(p, lengths, tiles.strip * strips) < enough) strips /= 2;
   return strips;
 }
 
