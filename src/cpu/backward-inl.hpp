@@ -115,7 +115,7 @@ HWY_INLINE void finish_keys(const BackwardCall& c, BackwardScratch& w, const Hea
   };
   for (std::int64_t j = 0; j < keys.size(); ++j) {
     store_row(c.g.dk, w.dk, j, c.p.scale);
-    store_row(c.g.dv, w.dv, j, 1);
+    store_row(c.g.dv, w.dv, j, float(c.p.dropout.factor()));
   }
 }
 

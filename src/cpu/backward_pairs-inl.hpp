@@ -211,6 +211,9 @@ struct BackwardPairs {
                            _mm512_permutexvar_epi16(order, round_both(x[j][half], x[j + 1][half])));
   }
 
+  // The planner leaves dropout to float32.
+  static void drop_weights(const BackStrip&, BackwardScratch&, std::int64_t) {}
+
   static float* span_of(const Matrix& m, std::int64_t row) { return m.row(row / 2); }
   static HWY_INLINE void add_tile(const Matrix& to, const float* w, const Matrix& rows,
                                   std::int64_t key, Range some) {

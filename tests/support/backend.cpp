@@ -71,6 +71,12 @@ const std::vector<std::string>& backend_names() {
   return names;
 }
 
+std::vector<std::string> complete_backend_names() {
+  std::vector<std::string> names = backend_names();
+  std::erase_if(names, [](std::string_view name) { return name.starts_with(kStandard); });
+  return names;
+}
+
 tessera_context_config config_of(const std::string& name, int threads) {
   static std::map<std::string, std::string> targets;  // keeps the text that the config points at
   static std::mutex mutex;

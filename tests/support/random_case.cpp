@@ -193,6 +193,13 @@ void set_memory(Case& c, Dice& dice) {
   if (c.batch == 0) c.page_size = 0;  // lengths of nobody cannot be given
 }
 
+void set_dropout(Case& c, Dice& dice) {
+  if (!dice.one_in(4)) return;
+  c.dropout = dice.pick({0.1f, 0.3f, 0.5f, 0.9f});
+  c.dropout_seed = std::uint64_t(dice.between(0, INT64_MAX));
+  if (dice.one_in(2)) c.dropout_offset = std::uint32_t(dice.between(0, UINT32_MAX));
+}
+
 void set_scores(Case& c, Dice& dice) {
   if (dice.one_in(4)) c.scale = dice.pick({0.f, 1.f, 0.5f, 0.04f});
   if (dice.one_in(4)) c.softcap = dice.pick({0.5f, 15.f, 50.f});
@@ -241,6 +248,9 @@ Case random_case(Dice& dice, const Limits& limits) {
 Case random_call(Dice& dice, const Limits& limits) {
   Case c = random_case(dice, limits);
   set_memory(c, dice);
+  set_dropout(c, dice);
+  c.state = dice.one_in(4);
+  c.wide_out = dice.one_in(4);
   return c;
 }
 

@@ -1,7 +1,9 @@
 // Plans of calls whose sequences differ in length, or lie in pages.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "plan/plan.hpp"
 #include "unit/plan/problems.hpp"
@@ -55,6 +57,23 @@ TEST(PlannerLengths, WorkersFollowTheWorkThatThereIs) {
   std::int32_t short_ones[] = {0, 2, 4, 6}, long_one[] = {0, 1100, 1100, 1100};
   EXPECT_EQ(make_plan(packed_problem(short_ones, 1100), Backend::kCpu, kWide).workers, 1);
   EXPECT_EQ(make_plan(packed_problem(long_one, 1100), Backend::kCpu, kWide).workers, 2);
+}
+
+// A hundred short sequences do not keep 16 threads busy while one works at a task of the long one.
+TEST(PlannerLengths, TasksOfTheLongestSequenceAreEnoughForTheThreads) {
+  std::vector<std::int32_t> boundaries{0};
+  for (int n = 0; n < 101; ++n) boundaries.push_back(boundaries.back() + (n == 50 ? 16384 : 64));
+  Problem p = problem_of(
+      {.queries = boundaries.back(), .keys = boundaries.back(), .dim = 64, .value_dim = 64});
+  p.batch = 101;
+  p.cu_seqlens_q = {boundaries.data(), {102, 1, 1, 1}, {1, 0, 0, 1}, DType::kInt32};
+  p.cu_seqlens_k = p.cu_seqlens_q;
+  const auto rows = [&](std::int64_t threads) {
+    return make_plan(p, Backend::kCpu, {"invented", 16, threads}).task_queries;
+  };
+  EXPECT_EQ(rows(2), 256);
+  EXPECT_EQ(rows(16), 256) << "64 tasks";
+  EXPECT_EQ(rows(32), 128);
 }
 
 TEST(PlannerLengths, CopiesHaveRoomForTheLongestSequenceAlone) {

@@ -119,8 +119,6 @@ struct Missing {
 constexpr const char* kState = "starting from a state (state_out, state_lse)";
 constexpr Missing kMissing[] = {
     {"float64", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = DType::kFloat64; }},
-    {"dropout", [](Problem& p) { p.dropout.p = 0.1f; }},
-    {kState, [](Problem& p) { p.state_out = p.state_lse = present(); }},
 };
 constexpr const char* kPacked = "packed sequences (cu_seqlens)";
 constexpr Missing kMissingInStandard[] = {
@@ -128,6 +126,8 @@ constexpr Missing kMissingInStandard[] = {
     {kPacked, [](Problem& p) { p.cu_seqlens_q = present(); }},
     {kPacked, [](Problem& p) { p.cu_seqlens_k = present(); }},
     {"pages (block_table)", [](Problem& p) { p.block_table = present(); }},
+    {"dropout", [](Problem& p) { p.dropout.p = 0.1f; }},
+    {kState, [](Problem& p) { p.state_out = p.state_lse = present(); }},
 };
 
 void expect_refused(const Missing& row, Backend backend, const std::string& who) {
@@ -172,6 +172,8 @@ TEST(Planner, EveryOtherOptionIsDoneByTheCpu) {
   for (core::Tensor* option : {&p.kv_lengths, &p.kv_starts, &p.cache_batch_idx, &p.cu_seqlens_q,
                                &p.cu_seqlens_k, &p.seqused_q, &p.seqused_k})
     *option = test::integers(zeros);
+  p.state_out = p.state_lse = present();
+  p.dropout.p = 0.5f;
   p.softcap = 30, p.left = 128, p.right = 0, p.alignment = core::Alignment::kOffsets;
   EXPECT_EQ(make_plan(p, Backend::kAuto, kWide).backend, Backend::kCpu);
   p.cu_seqlens_k = p.seqused_k = {};
