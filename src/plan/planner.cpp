@@ -65,6 +65,7 @@ const char* why_float32(const Problem& p, Backend backend, const Device& device)
   if (backend == Backend::kStandard) return "standard attention is computed in float32";
   if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
   if (p.state_out.present()) return "a state to start from is float32";
+  if (p.out.dtype == DType::kFloat32) return "out is float32, and weights of 16 bits are not";
   if (!(scale >= kSmallScale && scale <= kLargeScale))
     return "with this scale products of bfloat16 could leave the range of float32";
   return nullptr;
