@@ -199,8 +199,8 @@ inline double gradient_size(const GradientMeasure& m, std::span<const double> re
   return std::max(finite_norm(ref), 0.5 * m.terms.all);
 }
 
-// Sums of fewer terms have no average.
-inline constexpr std::int64_t kFewTerms = 16;
+// The rounding of fewer elements is no average.
+inline constexpr std::size_t kFewElements = 16;
 
 // The largest allowed ||x - ref|| / size. Beside the sums there are up to three roundings to 16
 // bits: of P and dS, of the result, and of out, which the pass reads: <d_out, out> has its error in
@@ -210,14 +210,15 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   if (size == 0) return 0;
   const DType sums = sums_of(m.inputs);
   const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
-  // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
-  // the type of the inputs, as their fastest products want it; over many terms that averages.
-  const double unit = half_unit(m.inputs, 1) * (m.summed < kFewTerms ? 1 : 0.5);
-  const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
-  const double result =
-      m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
+  // They do not depend on each other: their squares add. P and dS may be rounded to the type of the
+  // inputs, as their fastest products want it, and a few of them may have most of the weight.
+  const double weights =
+      m.inputs == sums ? 0 : half_unit(m.inputs, 1) * std::max(1., m.terms.all / size);
+  const double one =
+      ref.size() < kFewElements ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
+  const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
   const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + std::sqrt(weights * weights + result * result + out * out) +
+  return sum + std::hypot(weights, result, out) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
