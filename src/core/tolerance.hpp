@@ -214,11 +214,11 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   // inputs, as their fastest products want it, and a few of them may have most of the weight.
   const double weights =
       m.inputs == sums ? 0 : half_unit(m.inputs, 1) * std::max(1., m.terms.all / size);
-  const double one =
-      ref.size() < kFewElements ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
+  const bool few = ref.size() < kFewElements;  // and then they may all go one way
+  const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
   const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
   const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + std::hypot(weights, result, out) +
+  return sum + (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
@@ -228,15 +228,18 @@ inline double relative_error(std::span<const double> x, std::span<const double> 
 }
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
-// average to lean on, and a single one may miss by half a unit in its last place. A reference that
-// the type cannot hold counts as what it rounds to. `size` is that of deviation().
+// average to lean on, and a single one may miss by half a unit in its last place. Where they are few
+// and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that the
+// type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
                    double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());
   bool only_rounded = true;
+  const bool few = want.size() < 64 && bound_row(dtype).digits < 16;
   for (std::size_t n = 0; n < want.size(); ++n) {
     if (std::isinf(rounded(dtype, want[n]))) want[n] = rounded(dtype, want[n]);
-    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]);
+    const double more = few && std::isfinite(want[n]) ? bound / 2 * std::abs(want[n]) : 0;
+    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]) + more;
     only_rounded = only_rounded && (std::isfinite(want[n]) ? near : same_kind(x[n], want[n]));
   }
   return only_rounded || relative_error(x, want, size) <= bound;

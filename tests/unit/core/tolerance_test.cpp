@@ -67,6 +67,18 @@ TEST(Tolerance, TheTermsOfNormalInputsChangeNothing) {
   }
 }
 
+// Row 0 of q is short and row 1 of k long: they meet where any row of k may belong to q.
+TEST(Tolerance, TheProductOfPagesIsThatOfAnyRow) {
+  double q[] = {1, 10}, k[] = {2, 3};
+  const auto view = [](double* x) {
+    return Tensor{x, {2, 1, 1, 1}, {1, 0, 0, 1}, DType::kFloat64};
+  };
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 30);
+  std::swap(q[0], q[1]);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 20);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1, Rows::kAny), 30);
+}
+
 TEST(Tolerance, LseGrowsWithTheTermsOfItsScores) {
   EXPECT_DOUBLE_EQ(lse_bound(100, {0, 32}), 4e-6);
   EXPECT_DOUBLE_EQ(lse_bound(4 * 16384, {0, 32}), 8e-6);
