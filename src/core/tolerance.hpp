@@ -193,29 +193,32 @@ inline double finite_norm(std::span<const double> x) {
   return std::sqrt(squares);
 }
 
-inline constexpr std::int64_t kFewTerms = 64;
-
 // The size that the error of a gradient is relative to: its norm, or half of what its norm would be
 // if its terms did not cancel. For N(0, 1) inputs the terms are about as large as the gradient.
 inline double gradient_size(const GradientMeasure& m, std::span<const double> ref) {
   return std::max(finite_norm(ref), 0.5 * m.terms.all);
 }
 
-// The largest allowed ||x - ref|| / size. Beside the sums there are the rounding of the result, and
-// that of out, which the pass reads: <d_out, out> has its error in every term of a row.
+// The rounding of fewer elements is no average.
+inline constexpr std::size_t kFewElements = 16;
+
+// The largest allowed ||x - ref|| / size. Beside the sums there are up to three roundings to 16
+// bits: of P and dS, of the result, and of out, which the pass reads: <d_out, out> has its error in
+// every term of a row.
 inline double gradient_bound(const GradientMeasure& m, std::span<const double> ref) {
   const double size = gradient_size(m, ref);
   if (size == 0) return 0;
   const DType sums = sums_of(m.inputs);
   const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
-  // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
-  // the type of the inputs, as their fastest products want it. Over many terms roundings average.
-  const double few = m.summed < kFewTerms ? 2 : 1, unit = half_unit(m.inputs, 1) / 2;
-  const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
-  const double result =
-      m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
+  // They do not depend on each other: their squares add. P and dS may be rounded to the type of the
+  // inputs, as their fastest products want it, and a few of them may have most of the weight.
+  const double weights =
+      m.inputs == sums ? 0 : half_unit(m.inputs, 1) * std::max(1., m.terms.all / size);
+  const bool few = ref.size() < kFewElements;  // and then they may all go one way
+  const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
+  const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
   const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + few * std::sqrt(weights * weights + result * result + out * out) +
+  return sum + (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 

@@ -166,8 +166,8 @@ inline const Refusals kRefusedGradients = {
     {Sentence::kCpuLacks, "gradients of sequences that share rows of k and v",
      [](Subject& s) {
        s.desc.backend = TESSERA_BACKEND_CPU;
-       s.desc.cache_batch_idx = tessera_tensor_dense(s.keep(std::vector<std::int32_t>(2)),
-                                                     TESSERA_INT32, 2, 1, 1, 1);
+       s.desc.cache_batch_idx =
+           tessera_tensor_dense(s.keep(std::vector<std::int32_t>(2)), TESSERA_INT32, 2, 1, 1, 1);
      },
      differentiate},
     {Sentence::kCpuLacks, "gradients in standard attention",
