@@ -62,6 +62,12 @@ def wanted(peer: str, case: Case) -> bool:
     return "standard" not in peer and ("avx512" not in peer or case.dtype == "bf16")
 
 
+def said(words: list[str]) -> list[str]:
+    """The command line without --out, which is a path of one machine."""
+    skip = words.index("--out") if "--out" in words else len(words)
+    return ["python3", *words[:skip], *words[skip + 2:]]
+
+
 def line(case: Case, record: dict, torch: dict | None, unit: str) -> dict:
     name = f"forward {case.dtype} {case.label}"
     share = record["best"] / record["peak"] if record["peak"] else 0
@@ -86,7 +92,7 @@ def main() -> None:
     parser.add_argument("--commit", help="what was measured, where the repository is not at hand")
     args = parser.parse_args()
 
-    origin = provenance() | ({"commit": args.commit} if args.commit else {})
+    origin = provenance(said(sys.argv)) | ({"commit": args.commit} if args.commit else {})
     peers = start(args)
     conductor = Conductor(list(peers), args.samples, args.budget)
     about = {peer.name: conductor.ask(peer, "about", "torch" if peer.name == "torch" else "")

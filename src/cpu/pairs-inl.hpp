@@ -143,7 +143,7 @@ HWY_NOINLINE inline void forward_pairs(Call& call, int worker) {
 }
 
 // The row of AVX512-BF16 in the table of targets.
-// On Sapphire Rapids vdpbf16ps is so slow that float32 wins: 840 against 1350 GFLOP/s (16 cores, D
+// On Sapphire Rapids vdpbf16ps is so slow that float32 wins: 1070 against 1620 GFLOP/s (16 cores, D
 // 64, N 2048). On Zen 4 it is as fast as a multiply-add, and does two.
 inline Target pairs_target(const char* name, bool (*present)()) {
   Target row = target(name, present);
