@@ -99,6 +99,8 @@ bool Backend::does(const Case& c) const {
   return one_row_each && c.dropout == 0 && !c.state;
 }
 
+tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
+
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
@@ -111,7 +113,7 @@ std::string Backend::command(const Case& c) const {
 
 void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   tessera_error error = tessera_error_default();
-  desc.backend = words_of(on.name).number;
+  desc.backend = number_of(on);
   if (on.is_reference()) desc.score_max = &outputs.score_max;
   outputs.out.poison();
   outputs.lse.poison();

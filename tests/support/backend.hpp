@@ -28,6 +28,9 @@ struct Backend {
   std::string command(const Case& c) const;
 };
 
+// What desc.backend is for it.
+tessera_backend number_of(const Backend& backend);
+
 // Makes the context on first use.
 Backend backend(const std::string& name, int threads = 1);
 
