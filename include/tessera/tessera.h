@@ -272,6 +272,11 @@ typedef struct tessera_attention_backward_desc {
 
   void* workspace; /* scratch on a multiple of 64 bytes; NULL: the context keeps its own */
   uint64_t workspace_bytes;
+
+  /* Reference backend: receives, for each of dq, dk, dv, d_bias and d_sink, the norm of the terms
+   * that it is summed from and of those of them that read out: [5][2]; or NULL. The error of a
+   * gradient whose terms cancel is relative to them. */
+  double* term_norms;
 } tessera_attention_backward_desc;
 
 static inline tessera_attention_backward_desc tessera_attention_backward_desc_default(void) {
@@ -284,6 +289,7 @@ static inline tessera_attention_backward_desc tessera_attention_backward_desc_de
   d.dq = d.dk = d.dv = d.d_bias = d.d_sink = absent;
   d.workspace = 0;
   d.workspace_bytes = 0;
+  d.term_norms = 0;
   return d;
 }
 

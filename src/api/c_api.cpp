@@ -19,7 +19,7 @@ namespace {
 constexpr Versioned<tessera_attention_desc> kDesc{"desc", "tessera_attention_desc", 2208,
                                                   tessera_attention_desc_default};
 constexpr Versioned<tessera_attention_backward_desc> kBackwardDesc{
-    "desc", "tessera_attention_backward_desc", 760, tessera_attention_backward_desc_default};
+    "desc", "tessera_attention_backward_desc", 768, tessera_attention_backward_desc_default};
 constexpr Versioned<tessera_attention_desc> kForward{"forward", "tessera_attention_desc", 2208,
                                                      tessera_attention_desc_default};
 constexpr Versioned<tessera_context_config> kConfig{"config", "tessera_context_config", 64,

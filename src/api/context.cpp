@@ -130,9 +130,13 @@ void Context::attention_backward(const tessera_attention_backward_desc& desc,
   const plan::Plan plan =
       plan::make_backward_plan(call.problem, call.gradients, call.backend, engine_.device());
   check_room(plan, call.workspace, call.workspace_bytes);
-  if (plan.backend == plan::Backend::kReference)
-    return core::reference::backward(call.problem, call.gradients);
-  engine_.run_backward(call.problem, call.gradients, plan, call.workspace);
+  if (plan.backend != plan::Backend::kReference)
+    return engine_.run_backward(call.problem, call.gradients, plan, call.workspace);
+  core::GradientTerms terms;
+  double* to = call.term_norms;
+  core::reference::backward(call.problem, call.gradients, to == nullptr ? nullptr : &terms);
+  if (to == nullptr) return;
+  for (const auto& [all, out] : terms) *to++ = all, *to++ = out;
 }
 
 std::string Context::describe_plan(const tessera_attention_desc& desc) const {

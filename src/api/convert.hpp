@@ -26,6 +26,7 @@ struct BackwardCall {
   plan::Backend backend = plan::Backend::kAuto;
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
+  double* term_norms = nullptr;
 };
 
 // To describe a plan, q, k, v, out and what arrives from above need no data.

@@ -50,9 +50,10 @@ bool of_an_option(const GradientField& field) {
   return field.given == &B::d_bias || field.given == &B::d_sink;
 }
 
-// float32, the type of the tensor itself, and float64 where q is float64.
+// float32, the type of the tensor itself (for d_out that of q, for out may be wider), and float64
+// where q is float64.
 void check_dtype(const GradientField& field, DType dtype, const Problem& p) {
-  const DType own = (p.*field.of_tensor).dtype;
+  const DType own = always_there(field) ? p.q.dtype : (p.*field.of_tensor).dtype;
   const bool wide = p.q.dtype == DType::kFloat64;
   if (dtype == DType::kFloat32 || dtype == own || (wide && dtype == DType::kFloat64)) return;
   std::string words = "float32";
@@ -105,7 +106,7 @@ void check_differentiable(const Problem& p) {
 
 void check_gradients_apart(const BackwardDesc& desc, const BackwardCall& call) {
   std::array<Named, kMostFields + std::size(kGradientFields)> read;
-  std::array<Named, 1 + std::size(kGradientFields)> written;
+  std::array<Named, 2 + std::size(kGradientFields)> written;
   std::size_t inputs = 0, outputs = 0;
   for (const Field& field : fields()) read[inputs++] = {field.name, &(call.problem.*field.tensor)};
   for (const GradientField& field : kGradientFields) {
@@ -118,7 +119,9 @@ void check_gradients_apart(const BackwardDesc& desc, const BackwardCall& call) {
     }
   }
   const Tensor workspace = bytes_at(call.workspace, call.workspace_bytes);
+  const Tensor term_norms = bytes_at(call.term_norms, sizeof(core::GradientTerms));
   written[outputs++] = {"workspace", &workspace};
+  written[outputs++] = {"term_norms", &term_norms};
   check_apart(std::span(written).first(outputs), std::span(read).first(inputs));
 }
 
@@ -132,7 +135,9 @@ BackwardCall convert(const tessera_attention_backward_desc& desc,
   const Call read = convert_inputs(forward, purpose);
   check_data("lse", forward.lse, purpose);
   check_differentiable(read.problem);
-  BackwardCall call{read.problem, {}, read.backend, desc.workspace, desc.workspace_bytes};
+  check_diagnostics("term_norms", desc.term_norms, forward.backend);
+  BackwardCall call{read.problem,   {}, read.backend, desc.workspace, desc.workspace_bytes,
+                    desc.term_norms};
   const Index4& rows = call.problem.out.shape;
   if (!given(forward.lse)) call.problem.lse.shape = {rows[0], rows[2], rows[1], 1};
   call.gradients.accumulate = (desc.flags & TESSERA_ACCUMULATE) != 0;

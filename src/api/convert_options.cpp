@@ -28,8 +28,6 @@ void check_supported(const Desc& desc) {
   require(desc.bindings == nullptr && desc.binding_count == 0, Sentence::kExpression,
           std::string_view("bindings"));
   require(desc.stream == nullptr, Sentence::kStream);
-  require(desc.score_max == nullptr || desc.backend == TESSERA_BACKEND_REFERENCE,
-          Sentence::kScoreMax, std::int64_t{desc.backend});
 }
 
 void check_pointer(std::string_view name, const void* pointer, std::int64_t alignment) {
@@ -66,13 +64,19 @@ void check_workspace(const void* workspace, std::uint64_t bytes) {
   check_pointer("workspace", workspace, kWorkspaceAlignment);
 }
 
+void check_diagnostics(std::string_view name, const double* place, std::uint32_t backend) {
+  require(place == nullptr || backend == TESSERA_BACKEND_REFERENCE, Sentence::kDiagnostics, name,
+          std::int64_t{backend}, name);
+  check_pointer(name, place, alignof(double));
+}
+
 void convert_options(const Desc& desc, Call& call) {
   require(desc.flags == 0, Sentence::kFlags, std::string_view("desc"), Hex{desc.flags});
   require(desc.backend <= TESSERA_BACKEND_STANDARD, Sentence::kBackend, std::int64_t{desc.backend});
   check_numbers(desc);
   check_supported(desc);
   check_workspace(desc.workspace, desc.workspace_bytes);
-  check_pointer("score_max", desc.score_max, alignof(double));
+  check_diagnostics("score_max", desc.score_max, desc.backend);
   convert_band(desc, call.problem);
   call.problem.scale = desc.scale;
   call.problem.softcap = desc.softcap;

@@ -23,6 +23,9 @@ void convert_options(const Desc& desc, Call& call);
 // Scratch that a call is lent.
 void check_workspace(const void* workspace, std::uint64_t bytes);
 
+// Doubles that the reference backend alone fills.
+void check_diagnostics(std::string_view name, const double* place, std::uint32_t backend);
+
 // 2. Each tensor by itself. Strides of dimensions with at most one element become 0, or 1 in the
 // last dimension where it is no broadcast, so that index arithmetic cannot meet a stray number.
 void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem);

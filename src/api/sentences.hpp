@@ -67,7 +67,7 @@ enum class Sentence {
   kDropout,
   kExpression,
   kStream,
-  kScoreMax,
+  kDiagnostics,
   kBackwardFlags,
   kNoGradient,
   kPagedGradient,
@@ -248,9 +248,9 @@ inline constexpr SentenceRow kSentences[] = {
      "tensor instead"},
     {kStream, kUnsupported,
      "stream is set, but this version computes on the CPU, which has none; set stream to NULL"},
-    {kScoreMax, kUnsupported,
-     "score_max is set but backend is {}; only TESSERA_BACKEND_REFERENCE (2) fills it: choose that "
-     "or set score_max to NULL"},
+    {kDiagnostics, kUnsupported,
+     "{} is set but backend is {}; only TESSERA_BACKEND_REFERENCE (2) fills it: choose that or set "
+     "{} to NULL"},
     {kBackwardFlags, kInvalidArgument,
      "flags of the backward pass is {}; only TESSERA_ACCUMULATE (1) is known: clear the others"},
     {kNoGradient, kInvalidArgument,

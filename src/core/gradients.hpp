@@ -1,5 +1,9 @@
 // What the backward pass of one problem reads besides it, and what it writes.
 #pragma once
+#include <array>
+#include <iterator>
+#include <string_view>
+
 #include "core/tensor.hpp"
 
 namespace tessera::core {
@@ -16,5 +20,14 @@ struct Gradients {
 
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
+
+// How large the terms of a gradient are: the norm that it would have were their signs random. `out`
+// is the part of those that read out, which is rounded to its type.
+struct TermNorms {
+  double all = 0, out = 0;
+};
+enum class Gradient { kQ, kK, kV, kBias, kSink };
+inline constexpr std::string_view kGradientNames[] = {"dq", "dk", "dv", "d_bias", "d_sink"};
+using GradientTerms = std::array<TermNorms, std::size(kGradientNames)>;
 
 }  // namespace tessera::core

@@ -21,6 +21,7 @@ double forward_row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_
 
 // The gradients of the whole problem. out and lse are computed anew, so those of the problem are
 // not looked at. What accumulates is added in double and rounded once.
-void backward(const Problem& p, const Gradients& g);
+// `terms`, if given, receives how large their terms are.
+void backward(const Problem& p, const Gradients& g, GradientTerms* terms = nullptr);
 
 }  // namespace tessera::core::reference

@@ -11,6 +11,7 @@
 
 #include "core/reference.hpp"
 #include "core/reference_head.hpp"
+#include "core/reference_terms.hpp"
 
 namespace tessera::core::reference {
 namespace {
@@ -62,9 +63,10 @@ class Sum {
 
 class Backward {
  public:
-  Backward(const Problem& p, const Gradients& g)
+  Backward(const Problem& p, const Gradients& g, TermSums* terms)
       : p_(p),
         g_(g),
+        terms_(terms),
         dq_(g.dq),
         dk_(g.dk),
         dv_(g.dv),
@@ -84,15 +86,18 @@ class Backward {
     const double lse = row.lse();
     const double d_lse = g_.d_lse.present() ? g_.d_lse.load(head.lse_place(i)) : 0;
     const double d_row = d_lse - (sees ? dot(d_out_, out_) : 0);
-    const double d_sink = head.sink() == -kInfinity ? 0 : std::exp(head.sink() - lse) * d_row;
-    d_sink_.add({h}, d_sink);
+    const double sink = std::exp(head.sink() - lse);
+    d_sink_.add({h}, head.sink() == -kInfinity ? 0 : sink * d_row);
+    if (terms_ != nullptr) terms_->begin_row(sees ? square_of_terms(d_out_, out_) : 0, d_lse);
     head.each_visible(i, [&](std::int64_t j, Score score) {
       const double probability = std::exp(score.value - lse);
       const double d_score = probability * (add_value(head, i, j, probability) + d_row);
       d_bias_.add({b, h, i, j}, d_score);
       dq_.add(head.query_place(i), d_score * score.slope, head.key());
       dk_.add(head.key_place(j), d_score * score.slope, head.query());
+      if (terms_ != nullptr) add_terms(head, probability, head.dropout_weight(i, j));
     });
+    if (terms_ != nullptr) terms_->end_row(sink);
   }
 
   void store() {
@@ -109,22 +114,33 @@ class Backward {
     return weight * dot(d_out_, value_);
   }
 
+  // Of the pair whose value add_value() has read.
+  void add_terms(Head& head, double probability, double weight) {
+    const double d_probability =
+        weight == 0 ? 0 : weight * weight * square_of_terms(d_out_, value_);
+    terms_->add_pair(probability, d_probability, head.query(), head.key());
+    terms_->add_value(probability * weight, d_out_);
+  }
+
   const Problem& p_;
   const Gradients& g_;
+  TermSums* terms_;
   Sum dq_, dk_, dv_, d_bias_, d_sink_;
   std::vector<double> out_, d_out_, value_;
 };
 
 }  // namespace
 
-void backward(const Problem& p, const Gradients& g) {
-  Backward sums(p, g);
+void backward(const Problem& p, const Gradients& g, GradientTerms* terms) {
+  TermSums term_sums(p, g);
+  Backward sums(p, g, terms == nullptr ? nullptr : &term_sums);
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < p.heads; ++h) {
       Head head(p, b, h);
       for (std::int64_t i = 0; i < head.queries(); ++i) sums.add_row(head, b, h, i);
     }
   sums.store();
+  if (terms != nullptr) *terms = term_sums.norms();
 }
 
 }  // namespace tessera::core::reference

@@ -12,11 +12,10 @@
 
 #include "core/dtype.hpp"
 #include "core/error.hpp"
+#include "core/gradients.hpp"
 #include "core/tensor.hpp"
 
 namespace tessera::core {
-
-enum class Pass { kForward, kGradients };
 
 struct BoundRow {
   DType dtype;
@@ -60,15 +59,16 @@ inline const BoundRow& bound_row(DType dtype) {
   return *row;
 }
 
+// The type in which sums are formed.
+inline DType sums_of(DType dtype) {
+  return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
 // The largest allowed ||x - ref|| / ||ref||. What rounding to 16 bits costs does not grow with the
 // scores.
-inline double bound(DType dtype, std::int64_t keys, const ScoreSize& size,
-                    Pass pass = Pass::kForward) {
-  const auto allowed = [pass](DType t) {
-    return pass == Pass::kForward ? bound_row(t).forward : bound_row(t).gradients;
-  };
-  const DType sums = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  return allowed(dtype) + allowed(sums) * (growth(keys, effective_score(size)) - 1);
+inline double bound(DType dtype, std::int64_t keys, const ScoreSize& size) {
+  return bound_row(dtype).forward +
+         bound_row(sums_of(dtype)).forward * (growth(keys, effective_score(size)) - 1);
 }
 
 // The largest allowed |lse - ref| / max(1, |ref|), for inputs of any dtype: lse is float32. Scores
@@ -140,8 +140,9 @@ struct Deviation {
 };
 
 // Both errors are infinite where an element is of another kind, and the relative one where ref is
-// all zeros and x is not.
-inline Deviation deviation(std::span<const double> x, std::span<const double> ref) {
+// all zeros and x is not. It is relative to `size` if that is larger than ||ref||.
+inline Deviation deviation(std::span<const double> x, std::span<const double> ref,
+                           double size = 0) {
   Deviation result;
   double squares = 0, norm = 0;
   for (std::size_t n = 0; n < ref.size(); ++n) {
@@ -154,19 +155,80 @@ inline Deviation deviation(std::span<const double> x, std::span<const double> re
     squares += e * e;
     if (std::isfinite(ref[n])) norm += ref[n] * ref[n];
   }
-  if (squares > 0) result.relative = std::sqrt(squares / norm);
+  if (squares > 0) result.relative = std::sqrt(squares) / std::max(std::sqrt(norm), size);
   return result;
 }
 
-inline double relative_error(std::span<const double> x, std::span<const double> ref) {
-  return deviation(x, ref).relative;
+// What the error of a gradient is judged by.
+struct GradientMeasure {
+  DType inputs, out, gradient;  // the types of q, of out, and of the gradient itself
+  std::int64_t summed;          // longest_sum()
+  ScoreSize score;
+  TermNorms terms;
+};
+
+// The sizes of a call.
+struct PairSizes {
+  std::int64_t batch, heads, kv_heads, queries, keys;
+};
+
+// The terms that one of the `elements` elements of a gradient is summed from.
+constexpr std::int64_t longest_sum(Gradient of, const PairSizes& s, std::int64_t elements) {
+  switch (of) {
+    case Gradient::kQ: return s.keys;
+    case Gradient::kK:
+    case Gradient::kV: return s.queries * (s.kv_heads == 0 ? 0 : s.heads / s.kv_heads);
+    case Gradient::kSink: return s.batch * s.queries;
+    case Gradient::kBias: break;
+  }
+  const std::int64_t pairs = s.batch * s.heads * s.queries * s.keys;
+  return elements == 0 ? 0 : pairs / elements;
+}
+
+// The norm of the finite elements.
+inline double finite_norm(std::span<const double> x) {
+  double squares = 0;
+  for (const double y : x)
+    if (std::isfinite(y)) squares += y * y;
+  return std::sqrt(squares);
+}
+
+inline constexpr std::int64_t kFewTerms = 16;
+
+// The size that the error of a gradient is relative to: its norm, or half of what its norm would be
+// if its terms did not cancel. For N(0, 1) inputs the terms are about as large as the gradient.
+inline double gradient_size(const GradientMeasure& m, std::span<const double> ref) {
+  return std::max(finite_norm(ref), 0.5 * m.terms.all);
+}
+
+// The largest allowed ||x - ref|| / size. Beside the sums there are the rounding of the result, and
+// that of out, which the pass reads: <d_out, out> has its error in every term of a row.
+inline double gradient_bound(const GradientMeasure& m, std::span<const double> ref) {
+  const double size = gradient_size(m, ref);
+  if (size == 0) return 0;
+  const DType sums = sums_of(m.inputs);
+  const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
+  // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
+  // the type of the inputs, as their fastest products want it; over many terms that averages.
+  const double unit = half_unit(m.inputs, 1) * (m.summed < kFewTerms ? 1 : 0.5);
+  const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
+  const double result =
+      m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
+  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
+  return sum + std::sqrt(weights * weights + result * result + out * out) +
+         half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
+}
+
+inline double relative_error(std::span<const double> x, std::span<const double> ref,
+                             double size = 0) {
+  return deviation(x, ref, size).relative;
 }
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
 // average to lean on, and a single one may miss by half a unit in its last place. A reference that
-// the type cannot hold counts as what it rounds to.
+// the type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
-                   double bound) {
+                   double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());
   bool only_rounded = true;
   for (std::size_t n = 0; n < want.size(); ++n) {
@@ -174,7 +236,7 @@ inline bool within(DType dtype, std::span<const double> x, std::span<const doubl
     const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]);
     only_rounded = only_rounded && (std::isfinite(want[n]) ? near : same_kind(x[n], want[n]));
   }
-  return only_rounded || relative_error(x, want) <= bound;
+  return only_rounded || relative_error(x, want, size) <= bound;
 }
 
 }  // namespace tessera::core

@@ -23,38 +23,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// A span of queries, of which `live` see something, before the block of keys.
-struct Step {
-  const Head& head;
-  Range block, live;
-  std::int64_t span;  // its first query
-};
-
 // to += W X, W = P^T or dS^T, X the rows of the span: each tile of keys takes the rows that see
 // some of it.
 template <class A>
 HWY_INLINE void add_to_keys(const Matrix& to, const float* w, const Matrix& rows, const Step& t) {
-  for (std::int64_t key = t.block.begin; key < t.block.end; key += kKeyTile) {
-    const Range tile = Range{key, key + kKeyTile} & t.block;
+  for (std::int64_t key = t.block.begin; key < t.block.end; key += A::kKeyGroup) {
+    const Range tile = Range{key, key + A::kKeyGroup} & t.block;
     const Range seeing = t.head.sequence.band.rows_that_see_any(tile) & t.live;
     if (seeing.empty()) continue;
     A::add_tile(to, w, rows, key - t.block.begin, {seeing.begin - t.span, seeing.end - t.span});
   }
-}
-
-// dQ += dS K for the rows of one strip; each tile of rows takes the keys that it sees.
-template <class A, int kTile = 0>
-HWY_INLINE void add_to_queries(BackwardScratch& w, const Step& t, int column) {
-  constexpr int kBegin = row_tile_begin(kTile), kEnd = row_tile_begin(kTile + 1);
-  const std::int64_t row = column + kBegin;
-  const Range rows = Range{t.span + row, t.span + column + kEnd} & t.live;
-  const Range keys = t.head.sequence.band.seen_by_any(rows) & t.block;
-  const Matrix& dq = w.queries.dq;
-  if (!rows.empty() && !keys.empty())
-    A::template add_rows<kEnd - kBegin>({dq.row(t.span + row - w.queries.rows.begin), dq.stride}, w,
-                                        row,
-                                        {keys.begin - t.block.begin, keys.end - t.block.begin});
-  if constexpr (kTile + 1 < kRowTiles) add_to_queries<A, kTile + 1>(w, t, column);
 }
 
 // One step: the queries from `span` on before the block; dk and dv of a task begin at first_key.
@@ -72,8 +50,8 @@ HWY_INLINE void step_back(const BackwardCall& c, BackwardScratch& w, const Head&
   if (g.dv.present()) add_to_keys<A>(from(w.dv, key), w.block.p, queries(w.queries.d_out), t);
   if (g.dk.present()) add_to_keys<A>(from(w.dk, key), w.block.ds, queries(w.queries.q), t);
   if (!g.dq.present()) return;
-  add_to_queries<A>(w, t, 0);
-  add_to_queries<A>(w, t, kStrip);
+  A::add_to_queries(w, t, 0);
+  A::add_to_queries(w, t, kStrip);
 }
 
 // ---- Results ----
@@ -177,6 +155,13 @@ HWY_NOINLINE void attend_back(const BackwardCall& c, BackwardScratch& w, const H
   }
 }
 
+// The last tile of keys may reach past them, and what it left there is nobody's.
+HWY_INLINE void clear_after(BackwardScratch& w, Range stored, std::int64_t keys) {
+  const Range rows{std::max(keys - stored.begin, std::int64_t{0}), stored.size()};
+  if (rows.empty()) return;
+  for (const Matrix& m : {w.dk, w.dv}) std::fill_n(m.row(rows.begin), rows.size() * m.stride, 0.f);
+}
+
 // One task: some keys of one head of K and V, before all heads of queries that read them.
 template <class A> HWY_NOINLINE void backward(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
@@ -184,6 +169,7 @@ template <class A> HWY_NOINLINE void backward(Call& call, int worker) {
   const plan::Plan& plan = call.plan;
   BackwardScratch w(call, call.of_worker(worker));
   const Parts parts(call, w.at.dim);
+  A::begin();
   call.tasks.work(worker, [&](std::int64_t task) {
     const std::int64_t split = task % plan.splits, kv = task / plan.splits;
     const std::int64_t b = kv / p.kv_heads, first_head = kv % p.kv_heads * p.group();
@@ -199,13 +185,15 @@ template <class A> HWY_NOINLINE void backward(Call& call, int worker) {
       attend_back<A>(c, w, head, stored & head.sequence.keys, stored.begin);
       if (!c.g.dq.present()) continue;
       if (plan.splits == 1)
-        finish_queries(c, head, w.queries.dq, w.row);
+        finish_queries(c, head, A::collect_queries(w), w.row);
       else
-        std::copy_n(w.queries.dq.data, head.sequence.queries * w.at.dim,
+        std::copy_n(A::collect_queries(w).data, head.sequence.queries * w.at.dim,
                     parts.of(p, head, split).data);
     }
+    clear_after(w, stored, first.sequence.keys.end);
     finish_keys(c, w, first, stored);
   });
+  A::end();
 }
 
 // dQ of one head where the keys were split: the parts are added in their order.

@@ -42,6 +42,7 @@ struct SpanBlock {
   float *p, *ds;
   float* s;      // [kBlock + kKeyTile][kStrip]: the scores of a strip that something modifies
   float* slope;  // the same: their derivative by the score before the soft cap
+  float* dp;     // the same: dP of a strip, where an arithmetic computes all of it first
 };
 
 // A hidden pair weighs -0, one whose weight underflows +0: the first has dS = 0 whatever V holds,
@@ -80,7 +81,7 @@ struct BackwardScratch {
         keys{{}, {memory + at.k, at.dim}, {memory + at.v, at.value_dim}},
         dk{memory + at.dk, at.dim},
         dv{memory + at.dv, at.value_dim},
-        block{memory + at.p, memory + at.ds, memory + at.s, memory + at.slope},
+        block{memory + at.p, memory + at.ds, memory + at.s, memory + at.slope, memory + at.dp},
         uncapped(without_cap(call.problem)),
         modifiers(uncapped, memory + at.modifiers),
         row(memory + at.row),
@@ -99,6 +100,13 @@ struct BackStrip {
   Range rows, visible, full;  // visible: whole tiles of the block; full: keys that all rows see
   std::int64_t first;         // row of `queries` at its begin
   int column;                 // of SpanBlock
+};
+
+// A span of queries, of which `live` see something, before the block of keys.
+struct Step {
+  const Head& head;
+  Range block, live;
+  std::int64_t span;  // its first query
 };
 
 // The lanes of one half that the band hides key j from.
@@ -125,9 +133,28 @@ HWY_INLINE void multiply_tile(V (&s)[kKeyTile][2], const Matrix& keys, Range til
     multiply_long<2>(s, rows, columns.data, columns.dim, columns.chain);
 }
 
+// dQ += dS K for the rows of one strip; each tile of rows takes the keys that it sees.
+template <class A, int kTile = 0>
+HWY_INLINE void add_row_tiles(BackwardScratch& w, const Step& t, int column) {
+  constexpr int kBegin = row_tile_begin(kTile), kEnd = row_tile_begin(kTile + 1);
+  const std::int64_t row = column + kBegin;
+  const Range rows = Range{t.span + row, t.span + column + kEnd} & t.live;
+  const Range keys = t.head.sequence.band.seen_by_any(rows) & t.block;
+  const Matrix& dq = w.queries.dq;
+  if (!rows.empty() && !keys.empty())
+    A::template add_rows<kEnd - kBegin>({dq.row(t.span + row - w.queries.rows.begin), dq.stride}, w,
+                                        row,
+                                        {keys.begin - t.block.begin, keys.end - t.block.begin});
+  if constexpr (kTile + 1 < kRowTiles) add_row_tiles<A, kTile + 1>(w, t, column);
+}
+
 // The arithmetic of the backward pass on float32. Another one has the same words.
 struct BackwardFloat32 {
-  static constexpr bool kScaled = true;  // scores come in units of log2
+  static constexpr bool kScaled = true;       // scores come in units of log2
+  static constexpr int kKeyGroup = kKeyTile;  // keys that add_tile takes
+
+  static void begin() {}
+  static void end() {}
 
   static void pack_queries(Queries& t, const BackwardCall& c, const Head& head, Range rows,
                            float* row) {
@@ -136,6 +163,9 @@ struct BackwardFloat32 {
   static void pack_keys(Keys& t, const Problem& p, const Head& head, Range range) {
     HWY_NAMESPACE::pack_keys(t, p, head, range);
   }
+
+  // Before the tiles of a strip.
+  static void prepare(const BackStrip&, BackwardScratch&, bool) {}
 
   // S^T = K Q^T and dP^T = V dO^T of the tile from `key` on.
   static HWY_INLINE void scores(V (&s)[kKeyTile][2], const BackStrip& t, const BackwardScratch& w,
@@ -181,14 +211,17 @@ struct BackwardFloat32 {
   // The rows of a span.
   static float* span_of(const Matrix& m, std::int64_t row) { return m.row(row); }
 
-  // dV += P^T dO and dK += dS^T Q for the keys of one tile and some rows of the span.
+  // dV += P^T dO and dK += dS^T Q for the keys of one group and some rows of the span.
   static HWY_INLINE void add_tile(const Matrix& to, const float* w, const Matrix& rows,
                                   std::int64_t key, Range some) {
     for (std::int64_t c = 0; c < to.stride; c += kPanel)
       add_product<kKeyTile, kSpan, 1>({to.row(key) + c, to.stride}, w + key * kSpan + some.begin,
                                       {rows.row(some.begin) + c, rows.stride}, some.size());
   }
-  // dQ += dS K for kRows rows of the span from `row` on and some keys of the block.
+  // dQ += dS K for the rows of one strip.
+  static HWY_INLINE void add_to_queries(BackwardScratch& w, const Step& t, int column) {
+    add_row_tiles<BackwardFloat32>(w, t, column);
+  }
   template <int kRows>
   static HWY_INLINE void add_rows(const Matrix& to, const BackwardScratch& w, std::int64_t row,
                                   Range keys) {
@@ -196,6 +229,8 @@ struct BackwardFloat32 {
       add_product<kRows, 1, kSpan>({to.data + c, to.stride}, w.block.ds + keys.begin * kSpan + row,
                                    {w.keys.k.row(keys.begin) + c, w.keys.k.stride}, keys.size());
   }
+  // dQ by rows, once all keys are in it.
+  static const Matrix& collect_queries(BackwardScratch& w) { return w.queries.dq; }
 };
 
 // The scores of a strip with everything that modifies them, in pairs.s, and the slope of the cap.
@@ -306,8 +341,8 @@ HWY_INLINE Range weigh_span(const BackwardCall& c, BackwardScratch& w, const Hea
     if (visible.empty()) continue;
     const Seen seen = w.modifiers.scan(head, strip, visible);
     if (seen == Seen::kNone) continue;
-    visible.begin = keys.begin + (visible.begin - keys.begin) / kKeyTile * kKeyTile;
-    visible.end = keys.begin + divide_up(visible.end - keys.begin, kKeyTile) * kKeyTile;
+    visible.begin = keys.begin + (visible.begin - keys.begin) / A::kKeyGroup * A::kKeyGroup;
+    visible.end = keys.begin + divide_up(visible.end - keys.begin, A::kKeyGroup) * A::kKeyGroup;
     const BackStrip t{c,
                       head,
                       strip,
@@ -315,6 +350,7 @@ HWY_INLINE Range weigh_span(const BackwardCall& c, BackwardScratch& w, const Hea
                       band.seen_by_all(strip),
                       strip.begin - w.queries.rows.begin,
                       i * kStrip};
+    A::prepare(t, w, wanted.d_scores);
     if (c.p.softcap != 0 || w.modifiers.needed(seen)) {
       modified_scores<A>(t, w, seen);
       weigh_strip<A, true>(t, w, wanted.d_scores, wanted.inner);

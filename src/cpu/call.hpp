@@ -73,6 +73,7 @@ struct Target {
   const char* name;
   std::int64_t lanes;
   bool (*present)();
+  plan::Arithmetic bfloat16;  // what plan::Device says of it
   Phase forward;
   Phase backward;        // dq, dk and dv
   Phase reduce_queries;  // dq, where the keys were split

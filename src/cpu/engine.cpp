@@ -93,7 +93,7 @@ struct Job {
 
 std::vector<TargetInfo> targets() {
   std::vector<TargetInfo> all;
-  for (const Target& t : target_table()) all.push_back({t.name, t.lanes, t.present()});
+  for (const Target& t : target_table()) all.push_back({t.name, t.lanes, t.present(), t.bfloat16});
   return all;
 }
 
@@ -101,7 +101,8 @@ struct Engine::Inside {
   explicit Inside(const Options& given)
       : options(given),
         target(find(given.target)),
-        device{target.name, target.lanes, std::min(given.threads, Tasks::kMaxWorkers)},
+        device{target.name, target.lanes, std::min(given.threads, Tasks::kMaxWorkers),
+               target.bfloat16},
         crew(new Crew(given.allocator)) {}
   ~Inside() {
     Crew* const mine = crew.load();

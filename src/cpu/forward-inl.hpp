@@ -20,65 +20,78 @@ HWY_INLINE std::int64_t longest_chain(const Problem& p) {
   return p.scale * p.scale * float(p.dim) > 2 ? 32 : kLongestChain;
 }
 
-// S = Q K^T for a block of keys, hidden where the band says so; top = the maximum of each row. Here
-// and below, lanes past the last row hold anything and are never stored.
 template <int kHalves>
-HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const KeyBlock& kv,
-                      V (&top)[2]) {
-  const Range block = kv.keys;
-  const std::int64_t chain = longest_chain(p);
-  top[0] = top[1] = hn::Set(d, -kInfinity);
-  float* to = t.s;
-  for (std::int64_t key = block.begin; key < block.end; key += kKeyTile) {
-    // Past the end the last key repeats: that changes no maximum, and nobody reads it.
-    const auto index = [&](int j) { return std::min(key + j, block.end - 1); };
-    const float* rows[kKeyTile];
-    for (int j = 0; j < kKeyTile; ++j) rows[j] = kv.key(index(j));
-    V s[kKeyTile][2];
-    if (p.dim <= chain)
-      multiply_transposed<kHalves>(s, rows, t.q, p.dim);
-    else
-      multiply_long<kHalves>(s, rows, t.q, p.dim, chain);
-    if (!t.full.contains(Range{key, key + kKeyTile} & block))
-      for (int j = 0; j < kKeyTile; ++j) {
-        const std::int64_t diagonal = index(j) - band.offset - t.rows.begin;
-        const float low = float(diagonal - band.right), high = float(diagonal + band.left);
-        for (int half = 0; half < kHalves; ++half)
-          s[j][half] = hide_unless(lanes_within(half, low, high), s[j][half]);
-      }
-    for (int j = 0; j < kKeyTile; ++j, to += kStrip)
-      for (int half = 0; half < kHalves; ++half) {
-        top[half] = hn::Max(top[half], s[j][half]);
-        hn::Store(s[j][half], d, to + half * N);
-      }
-  }
+HWY_INLINE void multiply_keys(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+                              const float* q, const Problem& p) {
+  multiply_chains<kHalves>(s, k, q, p.dim, longest_chain(p));
 }
 
-template <int kHalves> HWY_INLINE void find_top(const float* s, std::int64_t keys, V (&top)[2]) {
-  top[0] = top[1] = hn::Set(d, -kInfinity);
+// The maximum of each row of s [keys][kStrip], and of what top holds.
+template <int kHalves> HWY_INLINE void raise_top(const float* s, std::int64_t keys, V (&top)[2]) {
   for (std::int64_t j = 0; j < keys; ++j, s += kStrip)
     for (int half = 0; half < kHalves; ++half)
       top[half] = hn::Max(top[half], hn::Load(d, s + half * N));
 }
 
-// P = 2^(S - m); l = alpha l + rowsum(P), alpha = 2^(m_old - m).
-template <int kHalves> HWY_INLINE void absorb(Strip& t, std::int64_t keys, const V (&top)[2]) {
+template <int kHalves> HWY_INLINE void find_top(const float* s, std::int64_t keys, V (&top)[2]) {
+  top[0] = top[1] = hn::Set(d, -kInfinity);
+  raise_top<kHalves>(s, keys, top);
+}
+
+// s = -inf where the band hides one of `keys` from a row.
+template <int kHalves>
+HWY_NOINLINE void hide(float* s, const core::Band& band, Range rows, Range keys) {
+  for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip) {
+    const std::int64_t diagonal = j - band.offset - rows.begin;
+    const float low = float(diagonal - band.right), high = float(diagonal + band.left);
+    for (int half = 0; half < kHalves; ++half)
+      hn::Store(hide_unless(lanes_within(half, low, high), hn::Load(d, s + half * N)), d,
+                s + half * N);
+  }
+}
+
+// S = Q K^T for a block of keys, hidden where the band says so; top = the maximum of each row. Here
+// and below, lanes past the last row hold anything and are never stored.
+template <int kHalves, class Block>
+HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const Block& kv,
+                      V (&top)[2]) {
+  const Range block = kv.keys;
+  top[0] = top[1] = hn::Set(d, -kInfinity);
+  float* to = t.s + kv.lead() * kStrip;
+  for (std::int64_t key = block.begin; key < block.end; key += kKeyTile, to += kKeyTile * kStrip) {
+    const Range keys = Range{key, key + kKeyTile} & block;
+    // Past the end the last key repeats: rows beyond may be no memory. Nobody reads those scores.
+    const typename Block::Element* rows[kKeyTile];
+    for (int j = 0; j < kKeyTile; ++j) rows[j] = kv.key(std::min(key + j, block.end - 1));
+    V s[kKeyTile][2];
+    multiply_keys<kHalves>(s, rows, t.q, p);
+    for (int j = 0; j < kKeyTile; ++j)
+      for (int half = 0; half < kHalves; ++half)
+        hn::Store(s[j][half], d, to + j * kStrip + half * N);
+    if (t.full.contains(keys)) {
+      for (int j = 0; j < kKeyTile; ++j)
+        for (int half = 0; half < kHalves; ++half) top[half] = hn::Max(top[half], s[j][half]);
+    } else {
+      hide<kHalves>(to, band, t.rows, keys);
+      raise_top<kHalves>(to, keys.size(), top);
+    }
+  }
+}
+
+// P = 2^(unit S - m); l = alpha l + rowsum(P), alpha = 2^(m_old - m). S, P: these rows of t.s.
+template <int kHalves, class T = Float32>
+HWY_INLINE void absorb(Strip& t, Range rows, const V (&top)[2], float unit = 1) {
   V base[2], sum[2];  // the block has its own sum: one long sum would drift
   for (int half = 0; half < kHalves; ++half) {
-    const V old = hn::Load(d, t.m + half * N), m = hn::Max(old, top[half]);
+    const V old = hn::Load(d, t.m + half * N);
+    const V m = hn::Max(old, hn::Mul(top[half], hn::Set(d, unit)));
     // A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
     base[half] = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
     sum[half] = hn::Zero(d);
     hn::Store(m, d, t.m + half * N);
     hn::Store(exp2(hn::Sub(old, base[half])), d, t.alpha + half * N);
   }
-  float* s = t.s;
-  for (std::int64_t j = 0; j < keys; ++j, s += kStrip)
-    for (int half = 0; half < kHalves; ++half) {
-      const V weight = exp2(hn::Sub(hn::Load(d, s + half * N), base[half]));
-      sum[half] = hn::Add(sum[half], weight);
-      hn::Store(weight, d, s + half * N);
-    }
+  T::template weigh<kHalves>(t.s, rows, unit, base, sum);
   for (int half = 0; half < kHalves; ++half) {
     const V alpha = hn::Load(d, t.alpha + half * N), l = hn::Load(d, t.l + half * N);
     hn::Store(hn::MulAdd(alpha, l, sum[half]), d, t.l + half * N);
@@ -87,27 +100,28 @@ template <int kHalves> HWY_INLINE void absorb(Strip& t, std::int64_t keys, const
 
 // O = alpha O + P V for some keys of the block and panel c; each tile of rows reads only the keys
 // that it sees.
-template <int kTile = 0>
-HWY_INLINE void accumulate_panel(Strip& t, const core::Band& band, const KeyBlock& kv, Range wanted,
+template <int kTile = 0, class Block>
+HWY_INLINE void accumulate_panel(Strip& t, const core::Band& band, const Block& kv, Range wanted,
                                  int c) {
   constexpr int kBegin = row_tile_begin(kTile), kEnd = row_tile_begin(kTile + 1);
   const Range rows = Range{t.rows.begin + kBegin, t.rows.begin + kEnd} & t.rows;
   const Range keys = band.seen_by_any(rows) & wanted;
   if (!rows.empty() && !keys.empty())
-    accumulate<kEnd - kBegin>(t.o + (c * kStrip + kBegin) * kPanel, t.alpha + kBegin,
-                              t.s + (keys.begin - kv.keys.begin) * kStrip + kBegin,
-                              ValueRows{kv.value(keys.begin, c), kv.v_row, keys.size()});
+    accumulate<kEnd - kBegin>(t.o + (c * kStrip + kBegin) * kPanel, t.alpha + kBegin, t.s + kBegin,
+                              kv.values(keys, c));
   if constexpr (kTile + 1 < kRowTiles) accumulate_panel<kTile + 1>(t, band, kv, wanted, c);
 }
 
-HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band& band,
-                                const KeyBlock& kv, Range wanted) {
+template <class Block>
+HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band& band, const Block& kv,
+                                Range wanted) {
   for (int c = 0; c * kPanel < p.value_dim; ++c) accumulate_panel(t, band, kv, wanted, c);
 }
 
 // The same where the block falls into runs of keys that somebody sees: O is rescaled once.
+template <class Block>
 HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
-                                  const KeyBlock& kv, const Runs& runs) {
+                                  const Block& kv, const Runs& runs) {
   for (std::int64_t c = 0; c < p.value_dim; c += kPanel)
     for (int r = 0; r < kStrip; ++r)
       for (int half = 0; half < 2; ++half) {
@@ -119,12 +133,12 @@ HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& 
 }
 
 // What one worker writes to.
-struct Scratch {
+template <class T = Float32> struct Scratch {
   Strip strips[plan::kMostStrips];
   int count;  // of them that a task uses
   float* row;
   Modifiers modifiers;
-  Packer packer;
+  typename T::Packer packer;
 
   Scratch(const Problem& p, const plan::Plan& plan, float* memory)
       : count(int(plan.task_queries / kStrip)),
@@ -134,69 +148,77 @@ struct Scratch {
                plan.longest_keys) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
-      t.o = t.q + p.dim * kStrip;
+      t.o = t.q + T::steps(p.dim) * kStrip;
       t.s = memory + count * strip_floats(p);  // one after the other uses it
     }
   }
 
   static std::int64_t strip_floats(const Problem& p) {
-    return (p.dim + padded(p.value_dim)) * kStrip;
+    return (T::steps(p.dim) + padded(p.value_dim)) * kStrip;
   }
   static std::int64_t row_floats(const Problem& p) {  // kTogether of float, or one of double
-    return divide_up(std::max(kTogether * p.dim, 2 * padded(p.value_dim)), kStrip) * kStrip;
+    return divide_up(std::max(kTogether * T::steps(p.dim), 2 * padded(p.value_dim)), kStrip) *
+           kStrip;
   }
 };
 
 // One block of keys for one strip: S, P, O.
-template <int kHalves>
-HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, Range block) {
+template <class T, int kHalves>
+HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch<T>& w, Range block) {
   const Seen seen = w.modifiers.scan(head, t.rows, block);
   if (seen == Seen::kNone) return;
   const core::Band& band = head.sequence.band;
-  const KeyBlock kv = w.packer(p, head.sequence, head.kv_head, block);
+  const auto kv = w.packer(p, head.sequence, head.kv_head, block);
   V top[2];
   score<kHalves>(t, p, band, kv, top);
+  const Range in_strip{kv.lead(), kv.lead() + block.size()};
   if (!w.modifiers.needed(seen)) {
     t.plain = true;
-    absorb<kHalves>(t, block.size(), top);
+    kv.mark_rows(t.s, p, head, t.l);
+    absorb<kHalves, T>(t, in_strip, top, T::unit(p));
     return accumulate_keys(t, p, band, kv, block);
   }
-  w.modifiers.apply<kHalves>(head, t.rows, block, seen, t.s);
-  find_top<kHalves>(t.s, block.size(), top);
+  float* const s = t.s + kv.lead() * kStrip;
+  T::template scale<kHalves>(s, block.size(), T::unit(p));
+  w.modifiers.template apply<kHalves>(head, t.rows, block, seen, s);
+  find_top<kHalves>(s, block.size(), top);
   Runs runs;
-  find_runs<kHalves>(t.s, t.rows.size(), block, runs);
-  absorb<kHalves>(t, block.size(), top);
+  find_runs<kHalves>(s, t.rows.size(), block, runs);
+  kv.mark_rows(t.s, p, head, t.l);
+  absorb<kHalves, T>(t, in_strip, top);
   if (runs.size == 1) return accumulate_keys(t, p, band, kv, runs.run[0]);
   if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);
 }
 
 // One task: the queries of one head from `row` on.
-HWY_NOINLINE void attend(const Problem& p, Scratch& w, const Head& head, std::int64_t row) {
+template <class T>
+HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std::int64_t row) {
   const Range rows = Range{row, row + w.count * kStrip} & Range{0, head.sequence.queries};
   const Range keys = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
   const int strips = int(divide_up(rows.size(), kStrip));
   for (int i = 0; i < strips; ++i) {
     aim(w.strips[i], head, Range{row + i * kStrip, row + (i + 1) * kStrip} & rows);
-    begin(w.strips[i], p, head, w.row);
+    begin<T>(w.strips[i], p, head, w.row);
   }
   for (std::int64_t key = keys.begin / kBlock * kBlock; key < keys.end; key += kBlock)
     for (int i = 0; i < strips; ++i) {
       const Range block = w.strips[i].visible & Range{key, key + kBlock};
       if (block.empty()) continue;
       const bool half = w.strips[i].rows.size() <= N;
-      half ? step<1>(w.strips[i], p, head, w, block) : step<2>(w.strips[i], p, head, w, block);
+      half ? step<T, 1>(w.strips[i], p, head, w, block)
+           : step<T, 2>(w.strips[i], p, head, w, block);
     }
   for (int i = 0; i < strips; ++i) finish(w.strips[i], p, head, w.row);
 }
 
-HWY_NOINLINE void forward(Call& call, int worker) {
+template <class T = Float32> HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
   const std::int64_t with_queries = call.plan.tasks - call.plan.clearing;
-  Scratch scratch(p, call.plan, call.of_worker(worker));
+  Scratch<T> scratch(p, call.plan, call.of_worker(worker));
   call.tasks.work(worker, [&](std::int64_t index) {
     if (index >= with_queries) return clear(p, index - with_queries, scratch.row);
     const Schedule::Task task = call.schedule.task(index);
-    attend(p, scratch, Head(p, task.b, task.h), task.row);
+    attend<T>(p, scratch, Head(p, task.b, task.h), task.row);
   });
 }
 

@@ -6,6 +6,7 @@
 #define TESSERA_CPU_PACKING_INL_HPP
 #endif
 
+#include <hwy/cache_control.h>
 #include <algorithm>
 #include <cstdint>
 
@@ -20,10 +21,23 @@ using core::Range;
 using core::Sequence;
 
 constexpr std::int64_t kBlock = kTiles.block;
+constexpr float kLog2E = 1.44269504f;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t padded(std::int64_t value_dim) {
   return divide_up(value_dim, kPanel) * kPanel;
+}
+
+// Bytes that will be wanted soon and that the processor does not foresee, since rows may lie far
+// apart. Reaching past the end of a tensor is harmless here.
+HWY_INLINE void prefetch(const std::byte* from, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(from + i);
+}
+HWY_INLINE void prefetch_rows(const core::Tensor& t, const core::Index4& first, std::int64_t rows) {
+  const std::byte* from = t.at(first[0], first[1], first[2]);
+  const std::int64_t size = core::size_of(t.dtype);
+  for (std::int64_t i = 0; i < rows; ++i, from += t.stride[1] * size)
+    prefetch(from, t.shape[3] * size);
 }
 
 // K and V of some keys of one head, as they lie or packed. Key j has its row of K at
@@ -33,11 +47,28 @@ struct KeyBlock {
   std::int64_t first, k_row, v_row, v_panel;
   Range keys;  // that are wanted of it
 
+  using Element = float;
+  static constexpr std::int64_t lead() { return 0; }  // rows of t.s before those of `keys`
+  // NaN in l for each row that sees a value which is not finite, where the copies leave those out.
+  template <class Head> static void mark_rows(const float*, const Problem&, const Head&, float*) {}
   const float* key(std::int64_t j) const { return k + (j - first) * k_row; }
   const float* value(std::int64_t j, std::int64_t panel) const {
     return v + panel * v_panel + (j - first) * v_row;
   }
+  ValueRows values(Range some, std::int64_t panel) const {
+    return {value(some.begin, panel), v_row, some.size(), some.begin - keys.begin};
+  }
 };
+
+// A copy holds the keys of one sequence, or of a row of k, which sequences may share: whose it is,
+// and the keys that it has, whatever is visible.
+inline bool by_sequence(const Problem& p) { return p.packed_keys() || p.paged(); }
+inline std::int64_t owner_of_keys(const Problem& p, const Sequence& s) {
+  return by_sequence(p) ? s.index : s.k_batch;
+}
+inline std::int64_t end_of_keys(const Problem& p, const Sequence& s) {
+  return by_sequence(p) ? s.keys.end : p.keys;
+}
 
 // The blocks of the head that a worker packed last, each K [kBlock][dim] and V [panels][kBlock]
 // [kPanel]. Workers do not share copies, since lines that another core has just written are slow to
@@ -63,8 +94,7 @@ class Packer {
     if (packing_ == plan::Packing::kNone) return as_it_lies(p, s, kv_head, keys);
     const std::int64_t block = keys.begin / kBlock, slot = block % slots_;
     float* const memory = memory_ + slot * slot_floats_;
-    const std::int64_t whose = by_sequence(p) ? s.index : s.k_batch;
-    const std::int64_t head = whose * p.kv_heads + kv_head;
+    const std::int64_t head = owner_of_keys(p, s) * p.kv_heads + kv_head;
     const std::int64_t owner = head * head_blocks_ + block;
     if (owner_[slot] != owner) pack(p, s, kv_head, block * kBlock, memory);
     owner_[slot] = owner;
@@ -73,9 +103,6 @@ class Packer {
   }
 
  private:
-  // Whether a copy holds the keys of one sequence; else of a row of k, which sequences may share.
-  static bool by_sequence(const Problem& p) { return p.packed_keys() || p.paged(); }
-
   // Keys of one block lie in one page, or they are packed.
   static KeyBlock as_it_lies(const Problem& p, const Sequence& s, std::int64_t kv_head,
                              Range keys) {
@@ -90,8 +117,7 @@ class Packer {
   static HWY_NOINLINE void pack(const Problem& p, const Sequence& s, std::int64_t kv_head,
                                 std::int64_t first, float* memory) {
     float* const values = memory + kBlock * p.dim;
-    const std::int64_t end = by_sequence(p) ? s.keys.end : p.keys;
-    for (std::int64_t j = 0; j < std::min(kBlock, end - first); ++j) {
+    for (std::int64_t j = 0; j < std::min(kBlock, end_of_keys(p, s) - first); ++j) {
       const auto [batch, row] = p.place(s, s.index, first + j);
       load(memory + j * p.dim, p.k, p.k.at(batch, row, kv_head), p.dim);
       for (std::int64_t c = 0; c < p.value_dim; c += kPanel) {
@@ -107,6 +133,34 @@ class Packer {
   std::int64_t slots_ = 1, slot_floats_, head_blocks_;
   float* memory_;
   std::int64_t* owner_ = nullptr;  // of each slot; -1: empty
+};
+
+// The arithmetic of a forward, as its loops see it. One step of a score multiplies one dimension.
+struct Float32 {
+  using Packer = cpu::HWY_NAMESPACE::Packer;
+
+  static constexpr std::int64_t steps(std::int64_t dim) { return dim; }
+
+  // In units of log2.
+  static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
+    load(to, p.q, at, p.dim);
+    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= p.scale * kLog2E;
+  }
+
+  // What a score is multiplied by to be in units of log2, and that for some keys.
+  static constexpr float unit(const Problem&) { return 1; }
+  template <int kHalves> static void scale(float*, std::int64_t, float) {}
+
+  // P = 2^(S - base) in place; sum = the sum of each row.
+  template <int kHalves>
+  static HWY_INLINE void weigh(float* s, Range rows, float, const V (&base)[2], V (&sum)[2]) {
+    for (std::int64_t j = rows.begin; j < rows.end; ++j, s += kStrip)
+      for (int half = 0; half < kHalves; ++half) {
+        const V weight = exp2(hn::Sub(hn::Load(d, s + half * N), base[half]));
+        sum[half] = hn::Add(sum[half], weight);
+        hn::Store(weight, d, s + half * N);
+      }
+  }
 };
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

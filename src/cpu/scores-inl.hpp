@@ -6,7 +6,6 @@
 #define TESSERA_CPU_SCORES_INL_HPP
 #endif
 
-#include <hwy/cache_control.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-constexpr float kLog2E = 1.44269504f;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // One (sequence, head) of the problem.
@@ -47,12 +45,6 @@ HWY_INLINE Seen scan_bytes(const std::uint8_t* from, std::int64_t stride, std::i
   }
   for (; i < n; ++i) look(from[i * stride] * low);
   return zero == 0 ? Seen::kAll : any != 0 ? Seen::kSome : Seen::kNone;
-}
-
-// The same row of the next block: rows lie too far apart for the processor to foresee it. Reaching
-// past the end of a tensor is harmless here.
-HWY_INLINE void prefetch(const std::byte* from, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(from + i);
 }
 
 // The scores of a strip after Q K^T, in units of log2.

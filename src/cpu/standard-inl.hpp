@@ -35,7 +35,7 @@ struct StoredStrip {
 
 template <class F> HWY_INLINE void for_each_strip(Call& call, int worker, F&& f) {
   const Problem& p = call.problem;
-  Scratch scratch(p, call.plan, call.of_worker(worker));
+  Scratch<> scratch(p, call.plan, call.of_worker(worker));
   call.tasks.work(worker, [&](std::int64_t task) {
     Strip& t = scratch.strips[0];
     const StoredStrip stored(call, t, task);
@@ -49,7 +49,7 @@ template <class F> HWY_INLINE void for_each_strip(Call& call, int worker, F&& f)
 }
 
 struct Scores {
-  void block(const Problem& p, Scratch& w, const StoredStrip& stored, Range keys) {
+  void block(const Problem& p, Scratch<>& w, const StoredStrip& stored, Range keys) {
     Strip& t = w.strips[0];
     const Sequence& s = stored.head.sequence;
     if (keys.begin == s.keys.begin) begin(t, p, stored.head, w.row);
@@ -59,7 +59,7 @@ struct Scores {
     if (seen == Seen::kNone) seen = Seen::kSome;  // no block is skipped here
     if (w.modifiers.needed(seen)) w.modifiers.apply<2>(stored.head, t.rows, keys, seen, t.s);
   }
-  void end(const Problem&, Scratch&, const StoredStrip&) {}
+  void end(const Problem&, Scratch<>&, const StoredStrip&) {}
 };
 
 // The usual two passes: the maximum of the whole row, then its exponentials and their sum. A key
@@ -67,14 +67,14 @@ struct Scores {
 struct Softmax {
   V top[2];
 
-  void block(const Problem&, Scratch& w, const StoredStrip& stored, Range keys) {
+  void block(const Problem&, Scratch<>& w, const StoredStrip& stored, Range keys) {
     V block_top[2];
     find_top<2>(w.strips[0].s, keys.size(), block_top);
     const bool first = keys.begin == stored.head.sequence.keys.begin;
     for (int half = 0; half < 2; ++half)
       top[half] = first ? block_top[half] : hn::Max(top[half], block_top[half]);
   }
-  void end(const Problem& p, Scratch& w, const StoredStrip& stored) {
+  void end(const Problem& p, Scratch<>& w, const StoredStrip& stored) {
     Strip& t = w.strips[0];
     begin(t, p, stored.head, w.row);
     const Range all = stored.head.sequence.keys;
@@ -88,7 +88,7 @@ struct Softmax {
       std::fill_n(t.l, kStrip, 0.f);
       for (int i = 0; i < runs.size; ++i) {
         t.s = scores + (runs.run[i].begin - block.begin) * kStrip;
-        absorb<2>(t, runs.run[i].size(), top);
+        absorb<2>(t, {0, runs.run[i].size()}, top);
         for (int r = 0; r < kStrip; ++r) total[r] *= t.alpha[r];
       }
       for (int r = 0; r < kStrip; ++r) total[r] += t.l[r];
@@ -100,17 +100,17 @@ struct Softmax {
 };
 
 struct Values {
-  void block(const Problem& p, Scratch& w, const StoredStrip& stored, Range keys) {
+  void block(const Problem& p, Scratch<>& w, const StoredStrip& stored, Range keys) {
     Strip& t = w.strips[0];
     const Sequence& s = stored.head.sequence;
     if (keys.begin == s.keys.begin) std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
     std::fill_n(t.alpha, kStrip, 1.f);
     Runs runs;
     find_runs<2>(t.s, t.rows.size(), keys, runs);
-    const KeyBlock kv = w.packer(p, s, stored.head.kv_head, keys);
+    const auto kv = w.packer(p, s, stored.head.kv_head, keys);
     for (int i = 0; i < runs.size; ++i) accumulate_keys(t, p, {}, kv, runs.run[i]);
   }
-  void end(const Problem& p, Scratch& w, const StoredStrip& stored) {
+  void end(const Problem& p, Scratch<>& w, const StoredStrip& stored) {
     Strip& t = w.strips[0];
     if (stored.head.sequence.keys.empty()) std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
     t.plain = true;
@@ -132,15 +132,16 @@ HWY_NOINLINE void standard_values(Call& call, int worker) {
 
 // The row of this target in the table of all.
 inline Target target(const char* name, bool (*present)()) {
-  return {name,
-          N,
-          present,
-          forward,
-          backward<BackwardFloat32>,
-          reduce_queries,
-          differentiate_bias,
-          differentiate_sink,
-          {standard_scores, standard_softmax, standard_values}};
+  return {.name = name,
+          .lanes = N,
+          .present = present,
+          .bfloat16 = plan::Arithmetic::kFloat32,
+          .forward = forward<>,
+          .backward = backward<BackwardFloat32>,
+          .reduce_queries = reduce_queries,
+          .bias = differentiate_bias,
+          .sink = differentiate_sink,
+          .standard = {standard_scores, standard_softmax, standard_values}};
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

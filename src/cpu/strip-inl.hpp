@@ -42,20 +42,21 @@ HWY_INLINE void aim(Strip& t, const Head& head, Range rows) {
 }
 
 // The state before any key. A sink is a key with the value 0: m is its logit, l is 1.
+template <class T = Float32>
 HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows) {
   const float sink = p.sink.present() ? float(p.sink.load(head.h)) * kLog2E : -kInfinity;
   std::fill_n(t.m, kStrip, sink);
   std::fill_n(t.l, kStrip, sink == -kInfinity ? 0.f : 1.f);
   std::fill_n(t.o, kStrip * padded(p.value_dim), 0.f);
   const Sequence& s = head.sequence;
+  const std::int64_t steps = T::steps(p.dim);
+  prefetch_rows(p.q, {s.q_batch, s.q_begin + t.rows.begin, head.h, 0}, t.rows.size());
   for (std::int64_t r = 0; r < t.rows.size(); r += kTogether) {
     for (std::int64_t i = 0; i < kTogether; ++i) {
-      float* const row = rows + i * p.dim;
       const std::int64_t at = std::min(r + i, t.rows.size() - 1);  // the last row repeats
-      load(row, p.q, p.q.at(s.q_batch, s.q_begin + t.rows.begin + at, head.h), p.dim);
+      T::load_query(rows + i * steps, p, p.q.at(s.q_batch, s.q_begin + t.rows.begin + at, head.h));
     }
-    for (std::int64_t i = 0; i < kTogether * p.dim; ++i) rows[i] *= p.scale * kLog2E;
-    transpose_rows(t.q + r, rows, p.dim, p.dim);
+    transpose_rows(t.q + r, rows, steps, steps);
   }
 }
 
@@ -81,10 +82,12 @@ HWY_INLINE void store_lse(const Strip& t, const Problem& p, const Head& head, st
 }
 
 // Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others
-// to be told from it, or they overflowed to -inf where the row sees a key.
+// to be told from it, or for itself to be measured from m, or they overflowed to -inf where the row
+// sees a key.
 HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
   constexpr float kFar = 0x1p120f;
-  if (t.m[r] != -kInfinity) return !(std::abs(t.m[r]) < kFar);
+  if (t.m[r] != -kInfinity)
+    return !(std::abs(t.m[r]) < kFar && t.l[r] > 0x1p-40f && t.l[r] < 0x1p100f);
   const std::int64_t row = t.rows.begin + r;
   return t.plain && !(head.sequence.band.seen_by_any({row, row + 1}) & t.visible).empty();
 }

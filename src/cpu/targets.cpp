@@ -5,23 +5,27 @@
 #define HWY_TARGET_INCLUDE "cpu/targets.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "cpu/standard-inl.hpp"
+#include "cpu/backward_pairs-inl.hpp"
 
 #if HWY_ONCE
 #include <span>
 
 namespace tessera::cpu {
+namespace {
+
+[[maybe_unused]] bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+}  // namespace
 
 std::span<const Target> target_table() {
   static const Target table[] = {
 #if HWY_TARGETS & HWY_AVX3
-      N_AVX3::target("avx512",
-                     [] {
-                       return __builtin_cpu_supports("avx512f") &&
-                              __builtin_cpu_supports("avx512bw") &&
-                              __builtin_cpu_supports("avx512dq") &&
-                              __builtin_cpu_supports("avx512vl");
-                     }),
+      N_AVX3::bfloat16_target(
+          "avx512bf16", [] { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }),
+      N_AVX3::target("avx512", has_avx512),
 #endif
 #if HWY_TARGETS & HWY_AVX2
       N_AVX2::target("avx2",

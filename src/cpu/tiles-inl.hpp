@@ -81,9 +81,13 @@ HWY_INLINE V tanh(V x) {
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625f)), near, far);
 }
 
+// The element of K in every lane, and c + a b: other types of elements have words of their own.
+HWY_INLINE V broadcast(const float* x) { return hn::Set(d, *x); }
+HWY_INLINE V multiply_add(const float*, V a, V b, V c) { return hn::MulAdd(a, b, c); }
+
 // S^T = K Q^T for kKeyTile keys and the strip q [dim][kStrip], whose first kHalves vectors count.
-template <int kHalves>
-HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+template <int kHalves, class E>
+HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
                                     const float* HWY_RESTRICT q, std::int64_t dim) {
   V sum[kKeyTile][kHalves];  // not s itself, which g++ 12 would store in every step: half the speed
   for (auto& row : sum)
@@ -92,9 +96,9 @@ HWY_INLINE void multiply_transposed(V (&s)[kKeyTile][2], const float* const (&k)
     V queries[kHalves];
     for (int half = 0; half < kHalves; ++half) queries[half] = hn::Load(d, q + half * N);
     for (int j = 0; j < kKeyTile; ++j) {
-      const V key = hn::Set(d, k[j][i]);
+      const V key = broadcast(k[j] + i);
       for (int half = 0; half < kHalves; ++half)
-        sum[j][half] = hn::MulAdd(key, queries[half], sum[j][half]);
+        sum[j][half] = multiply_add(k[j], key, queries[half], sum[j][half]);
     }
   }
   for (int j = 0; j < kKeyTile; ++j)
@@ -105,23 +109,34 @@ constexpr std::int64_t kLongestChain = 128;  // of products that are summed one 
 
 // The same in parts of `chain` dimensions that are summed apart: the error of one long sum grows
 // with it. Calls of its own keep the sums of a part in registers.
-template <int kHalves>
-HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+template <int kHalves, class E>
+HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
                                 const float* HWY_RESTRICT q, std::int64_t dim) {
   multiply_transposed<kHalves>(s, k, q, dim);
 }
-template <int kHalves>
-HWY_NOINLINE void multiply_long(V (&s)[kKeyTile][2], const float* const (&k)[kKeyTile],
+template <int kHalves, class E>
+HWY_NOINLINE void multiply_long(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
                                 const float* HWY_RESTRICT q, std::int64_t dim, std::int64_t chain) {
   multiply_part<kHalves>(s, k, q, chain);
   for (std::int64_t i = chain; i < dim; i += chain) {
-    const float* rows[kKeyTile];
+    const E* rows[kKeyTile];
     for (int j = 0; j < kKeyTile; ++j) rows[j] = k[j] + i;
     V part[kKeyTile][2];
     multiply_part<kHalves>(part, rows, q + i * kStrip, dim - i < chain ? dim - i : chain);
     for (int j = 0; j < kKeyTile; ++j)
       for (int half = 0; half < kHalves; ++half) s[j][half] = hn::Add(s[j][half], part[j][half]);
   }
+}
+
+// Whichever of the two it takes.
+template <int kHalves, class E>
+HWY_INLINE void multiply_chains(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile], const float* q,
+                                std::int64_t dim, std::int64_t chain) {
+  if (dim <= chain) return multiply_transposed<kHalves>(s, k, q, dim);
+  V sum[kKeyTile][2];  // not s itself, which would then be memory in the other branch too
+  multiply_long<kHalves>(sum, k, q, dim, chain);
+  for (int j = 0; j < kKeyTile; ++j)
+    for (int half = 0; half < kHalves; ++half) s[j][half] = sum[j][half];
 }
 
 // The lanes of a half strip that a key lies within [low, high] of, in units of lanes.
@@ -134,25 +149,31 @@ HWY_INLINE V hide_unless(hn::Mask<D> visible, V s) {
   return hn::IfThenElse(visible, s, hn::Set(d, -kInfinity));
 }
 
-// Rows of one panel of V.
+// Some keys of one panel of V, one a step; the weights of the first lie `skipped` steps into P.
 struct ValueRows {
   const float* v;
-  std::int64_t stride, keys;
+  std::int64_t stride, steps, skipped = 0;
+
+  HWY_INLINE void load(std::int64_t step, V (&to)[2]) const {
+    const float* const row = v + step * stride;
+    to[0] = hn::LoadU(d, row), to[1] = hn::LoadU(d, row + N);
+  }
 };
 
-// O = alpha O + P V for kRows rows and one panel: p [keys][kStrip], o [kRows][kPanel].
-template <int kRows>
+// O = alpha O + P V for kRows rows and one panel: p [steps][kStrip], o [kRows][kPanel].
+template <int kRows, class Rows>
 HWY_INLINE void accumulate(float* HWY_RESTRICT o, const float* alpha, const float* HWY_RESTRICT p,
-                           const ValueRows& values) {
-  const float* HWY_RESTRICT v = values.v;
+                           const Rows& values) {
+  p += values.skipped * kStrip;
   V sum[kRows][2];
   for (auto& row : sum) row[0] = row[1] = hn::Zero(d);
-  for (std::int64_t j = 0; j < values.keys; ++j, p += kStrip, v += values.stride) {
-    const V v0 = hn::LoadU(d, v), v1 = hn::LoadU(d, v + N);
+  for (std::int64_t step = 0; step < values.steps; ++step, p += kStrip) {
+    V v[2];
+    values.load(step, v);
     for (int r = 0; r < kRows; ++r) {
       const V weight = hn::Set(d, p[r]);
-      sum[r][0] = hn::MulAdd(weight, v0, sum[r][0]);
-      sum[r][1] = hn::MulAdd(weight, v1, sum[r][1]);
+      sum[r][0] = multiply_add(values.v, weight, v[0], sum[r][0]);
+      sum[r][1] = multiply_add(values.v, weight, v[1], sum[r][1]);
     }
   }
   for (int r = 0; r < kRows; ++r, o += kPanel) {

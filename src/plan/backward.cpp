@@ -62,6 +62,19 @@ std::int64_t shared_bytes(const Plan& plan, const Problem& p, const Tiles& tiles
   return plan.splits * rows * round_up(p.dim, tiles.panel) * kFloat;
 }
 
+const char* why_float32(const Problem& p, const Gradients& g, const Device& device) {
+  if (p.q.dtype != core::DType::kBfloat16) return "q, k and v are not bfloat16";
+  if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
+  if (g.d_out.dtype != core::DType::kBfloat16) return "pairs of bfloat16 would round dO";
+  return nullptr;
+}
+
+void decide_arithmetic(Plan& plan, const Problem& p, const Gradients& g) {
+  const char* why = why_float32(p, g, plan.device);
+  plan.why_arithmetic = why != nullptr ? why : "q, k and v are bfloat16";
+  plan.arithmetic = why != nullptr ? Arithmetic::kFloat32 : plan.device.bfloat16;
+}
+
 Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
   const Tiles tiles = tiles_for(device.lanes);
   Plan plan;
@@ -74,6 +87,7 @@ Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
   plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, plan.split_keys));
   plan.tasks = p.batch * p.kv_heads * plan.splits;
   plan.workers = useful_workers(plan, p);
+  decide_arithmetic(plan, p, g);
   plan.packing = Packing::kBlock;
   plan.why_packing = "every operand is read by rows and by columns";
   plan.worker_bytes = backward_layout(p, plan, bias_keys(g)).floats * kFloat;
@@ -85,11 +99,15 @@ Plan plan_reference(const Problem& p, const Device& device, const char* why) {
   Plan plan;
   plan.device = device;
   plan.tile_keys = p.keys;
+  plan.why_arithmetic = "the reference computes in double precision";
   plan.tasks = p.batch * p.heads * p.queries;
   plan.why_backend = why;
   plan.why_packing = "k and v are read as they lie";
   return plan;
 }
+
+// The most keys that one step of a sum takes.
+constexpr std::int64_t kKeyGroup = 32;
 
 }  // namespace
 
@@ -107,20 +125,21 @@ BackwardLayout backward_layout(const Problem& p, const Plan& plan, std::int64_t 
   at.q = take(rows * at.dim);
   at.d_out = take(rows * at.value_dim);
   at.dq = take(rows * at.dim);
-  at.q_columns = take(rows * p.dim);
-  at.d_out_columns = take(rows * p.value_dim);
+  at.q_columns = take(rows * at.dim);
+  at.d_out_columns = take(rows * at.value_dim);
   at.lse = take(rows);
   at.delta = take(rows);
   at.k = take(tiles.block * at.dim);
   at.v = take(tiles.block * at.value_dim);
   const std::int64_t keys = std::min(plan.split_keys, round_up(p.keys, tiles.block));
-  at.dk = take((keys + tiles.key_tile) * at.dim);
-  at.dv = take((keys + tiles.key_tile) * at.value_dim);
+  at.dk = take((keys + kKeyGroup) * at.dim);
+  at.dv = take((keys + kKeyGroup) * at.value_dim);
   const std::int64_t pairs = tiles.block + tiles.key_tile;
   at.p = take(pairs * span);
   at.ds = take(pairs * span);
   at.s = take(pairs * tiles.strip);
   at.slope = take(pairs * tiles.strip);
+  at.dp = take(pairs * tiles.strip);
   const bool biased = p.mask.present() || p.bias.present();
   at.modifiers = take(biased ? tiles.block * (tiles.strip + tiles.together) : 0);
   at.row = take(2 * std::max(at.dim, at.value_dim));

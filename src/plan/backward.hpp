@@ -12,7 +12,7 @@ struct BackwardLayout {
   std::int64_t dim = 0, value_dim = 0;  // of a padded row
   std::int64_t q = 0, d_out = 0, dq = 0, q_columns = 0, d_out_columns = 0, lse = 0, delta = 0;
   std::int64_t k = 0, v = 0, dk = 0, dv = 0;
-  std::int64_t p = 0, ds = 0, s = 0, slope = 0, modifiers = 0, row = 0, bias_sums = 0;
+  std::int64_t p = 0, ds = 0, s = 0, slope = 0, dp = 0, modifiers = 0, row = 0, bias_sums = 0;
   std::int64_t floats = 0;
 };
 BackwardLayout backward_layout(const core::Problem& problem, const Plan& plan,

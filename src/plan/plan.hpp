@@ -27,6 +27,13 @@ constexpr Tiles tiles_for(std::int64_t lanes) {
           .together = lanes >= 4 ? 4 : 1};
 }
 
+// Q^T and K in words of 32 bits: a word is what one step of a score multiplies.
+constexpr std::int64_t steps_of(Arithmetic arithmetic, std::int64_t dim) {
+  return arithmetic == Arithmetic::kFloat32 ? dim
+         : arithmetic == Arithmetic::kPairs ? (dim + 1) / 2
+                                            : (dim + 31) / 32 * 16;
+}
+
 // At most so many strips a task.
 inline constexpr std::int64_t kMostStrips = 8;
 
@@ -58,9 +65,10 @@ struct Plan {
   std::int64_t listed = 0;        // sequences whose tasks are listed; 0: all have equally many
   std::int64_t clearing = 0;      // tasks at the end that write the rows of no sequence
   std::int64_t longest_keys = 0;  // of any sequence
+  Arithmetic arithmetic = Arithmetic::kFloat32;
   Packing packing = Packing::kNone;
   std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
-  std::string_view why_backend, why_packing;
+  std::string_view why_backend, why_packing, why_arithmetic;
   // Of the backward pass: a task takes so many keys of a head; its dQ is one of `splits` parts.
   std::int64_t split_keys = 0, splits = 1;
 

@@ -54,7 +54,28 @@ Lengths lengths_of(const Problem& p) {
   return all;
 }
 
-// ---- Packing: when K and V are copied to float32 panels ----
+// ---- Arithmetic: which bfloat16 calls are multiplied as bfloat16 ----
+
+// A score may leave the range of float32, or become subnormal, before the scale brings it back.
+constexpr float kSmallScale = 0x1p-20f, kLargeScale = 0x1p20f;
+
+const char* why_float32(const Problem& p, Backend backend, const Device& device) {
+  const float scale = std::abs(p.scale);
+  if (p.q.dtype != DType::kBfloat16) return "q, k and v are not bfloat16";
+  if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
+  if (backend == Backend::kStandard) return "standard attention is computed in float32";
+  if (!(scale >= kSmallScale && scale <= kLargeScale))
+    return "with this scale products of bfloat16 could leave the range of float32";
+  return nullptr;
+}
+
+void decide_arithmetic(Plan& plan, const Problem& p) {
+  const char* why = why_float32(p, plan.backend, plan.device);
+  plan.why_arithmetic = why != nullptr ? why : "q, k and v are bfloat16";
+  plan.arithmetic = why != nullptr ? Arithmetic::kFloat32 : plan.device.bfloat16;
+}
+
+// ---- Packing: when K and V are copied to panels ----
 
 // Copies of a head larger than this would push each other out of a cache of 32 MiB shared by two or
 // more cores; blocks are then packed one at a time, which costs a copy per task.
@@ -64,7 +85,10 @@ constexpr std::int64_t kPackedHead = std::int64_t{16} << 20;
 constexpr std::int64_t kFarApart = 256;
 constexpr std::int64_t kReaders = 4;
 
-const char* why_pack(const Problem& p, const Lengths& lengths, const Tiles& tiles) {
+const char* why_pack(const Plan& plan, const Problem& p, const Lengths& lengths,
+                     const Tiles& tiles) {
+  if (plan.arithmetic == Arithmetic::kPairs) return "the values of two keys are interleaved";
+  if (plan.arithmetic == Arithmetic::kTiles) return "values are transposed";
   if (p.paged() && p.k.shape[1] % tiles.block != 0) return "blocks of keys are gathered from pages";
   if (p.q.dtype != DType::kFloat32) return "16-bit keys and values are widened to float32";
   if (p.k.stride[3] != 1 || p.v.stride[3] != 1) return "the last dimension of k or v has a stride";
@@ -76,16 +100,18 @@ const char* why_pack(const Problem& p, const Lengths& lengths, const Tiles& tile
   return nullptr;
 }
 
-std::int64_t packed_block_floats(const Problem& p, const Tiles& tiles) {
-  return tiles.block * (p.dim + round_up(p.value_dim, tiles.panel));
+std::int64_t packed_block_floats(const Plan& plan, const Problem& p, const Tiles& tiles) {
+  const std::int64_t in_word = plan.arithmetic == Arithmetic::kFloat32 ? 1 : 2;
+  return tiles.block *
+         (steps_of(plan.arithmetic, p.dim) + round_up(p.value_dim, tiles.panel) / in_word);
 }
 
 void decide_packing(Plan& plan, const Problem& p, const Lengths& lengths, const Tiles& tiles) {
-  const char* why = why_pack(p, lengths, tiles);
+  const char* why = why_pack(plan, p, lengths, tiles);
   plan.why_packing = why != nullptr ? why : "k and v are read as they lie";
   if (why == nullptr) return;
   const std::int64_t blocks = divide_up(lengths.keys, tiles.block);
-  const std::int64_t head = blocks * packed_block_floats(p, tiles) * kFloat;
+  const std::int64_t head = blocks * packed_block_floats(plan, p, tiles) * kFloat;
   plan.packing = head <= kPackedHead ? Packing::kHead : Packing::kBlock;
 }
 
@@ -93,16 +119,17 @@ void decide_packing(Plan& plan, const Problem& p, const Lengths& lengths, const 
 
 std::int64_t scratch_bytes(const Plan& plan, const Problem& p, const Tiles& tiles) {
   const std::int64_t value_dim = round_up(p.value_dim, tiles.panel);
-  const std::int64_t strips = plan.task_queries * (p.dim + value_dim);
+  const std::int64_t steps = steps_of(plan.arithmetic, p.dim);
+  const std::int64_t strips = plan.task_queries * (steps + value_dim);
   const std::int64_t scores = (tiles.block + tiles.key_tile) * tiles.strip;
-  const std::int64_t row = round_up(std::max(tiles.together * p.dim, 2 * value_dim), tiles.strip);
+  const std::int64_t row = round_up(std::max(tiles.together * steps, 2 * value_dim), tiles.strip);
   const bool biased = p.mask.present() || p.bias.present();
   const std::int64_t bias = biased ? tiles.block * (tiles.strip + tiles.together) : 0;
   std::int64_t packed = 0;
   if (plan.packing != Packing::kNone) {
     const std::int64_t blocks = divide_up(plan.longest_keys, tiles.block);
     const std::int64_t slots = plan.packing == Packing::kHead ? blocks : 1;
-    packed = slots * (packed_block_floats(p, tiles) + 2);  // and who owns each
+    packed = slots * (packed_block_floats(plan, p, tiles) + 2);  // and who owns each
   }
   return round_up((strips + scores + row + bias + packed) * kFloat, 64);
 }
@@ -181,6 +208,7 @@ Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   plan.task_queries = tiles.strip * (standard ? 1 : strips_of_task(p, lengths, device, tiles));
   decide_tasks(plan, p, lengths);
   plan.workers = useful_workers(plan, p, lengths);
+  decide_arithmetic(plan, p);
   decide_packing(plan, p, lengths, tiles);
   plan.worker_bytes = scratch_bytes(plan, p, tiles);
   plan.shared_bytes = standard ? stored_bytes(p, tiles) : list_bytes(plan);
@@ -195,6 +223,7 @@ Plan plan_reference(const Problem& p, const Device& device, const char* why) {
   plan.tasks = p.batch * p.heads * p.queries;
   plan.why_backend = why;
   plan.why_packing = "k and v are read as they lie";
+  plan.why_arithmetic = "the reference computes in double precision";
   return plan;
 }
 

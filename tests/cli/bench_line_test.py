@@ -44,6 +44,13 @@ class Line(unittest.TestCase):
             self.assertAlmostEqual(line["percent_of_peak"],
                                    100 * line["gflops"] / line["peak_gflops"])
 
+    def test_the_backward_pass_has_five_products(self) -> None:
+        line, = lines("--shape", "1,128,128,2,1,16,8", "--causal", "--samples", "2", "--threads", "1",
+                      "--pass", "backward")
+        self.assertEqual(line["flops"], 2 * (3 * 16 + 2 * 8) * 2 * 128 * 129 // 2)
+        self.assertEqual(line["case"], "backward f32 1,128,128,2,1,16,8 causal")
+        self.assertIn("--pass backward", line["command"])
+
     def test_peak_names_what_it_is_a_share_of(self) -> None:
         for dtype, word in (("f32", "float32 FMA"), ("f16", "float32 FMA"), ("bf16", "")):
             line, = lines("--shape", "1,64,64,1,1,8,8", "--dtype", dtype, "--samples", "1")
@@ -116,7 +123,8 @@ class Refusals(unittest.TestCase):
 
     def test_options(self) -> None:
         shape = ("--shape", "1,8,8,1,1,8,8")
-        self.check(3, "--pass is 'backward'", *shape, "--pass", "backward")
+        self.check(2, "no backward pass", *shape, "--pass", "backward", "--against", "standard")
+        self.check(3, "standard attention", *shape, "--pass", "backward", "--backend", "standard")
         self.check(2, "--pass is 'sideways'", *shape, "--pass", "sideways")
         self.check(2, "--against is 'torch'", *shape, "--against", "torch")
         self.check(2, "--samples is 0", *shape, "--samples", "0")

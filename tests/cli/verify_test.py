@@ -28,6 +28,40 @@ class Verify(CommandLineTest):
         again = self.done(*words[1:], "--json").json()
         self.assertEqual(line, again)
 
+    def test_gradients(self):
+        options = ["--bias", "random:1,4,1,65", "--sink", "random", "--d-lse", "--threads", 1]
+        line = self.done("verify", *SHAPE, "--seed", 3, *options, "--backward", "--json").json()
+        names = [f"{g}_{n}" for g in ("dq", "dk", "dv", "d_bias", "d_sink")
+                 for n in ("max_error", "relative_error", "bound")]
+        at = KEYS.index("score_max")
+        keys = [*KEYS[:at], *names, *KEYS[at:]]
+        keys.insert(keys.index("threads") + 1, "backward_backend")
+        self.assertEqual(list(line), keys)
+        for g in ("dq", "dk", "dv", "d_bias", "d_sink"):
+            self.assertGreater(line[f"{g}_relative_error"], 0)
+            self.assertLessEqual(line[f"{g}_relative_error"], line[f"{g}_bound"])
+        words = line["command"].split()
+        self.assertEqual(self.done(*words[1:], "--json").json(), line)
+        text = self.done("verify", *SHAPE, "--backward").out
+        self.assertIn("dk error", text)
+        self.assertNotIn("d_bias", text)
+
+    def test_gradients_in_every_company(self):
+        for options in (["--shape", "2,5,7,4,2,3,2", "--bias", "random:2,1,5,1", "--alibi", "random:2,4",
+                         "--align", "1", "--sink", "random"],
+                        ["--shape", "2,5,7,4,2,3,2", "--bias", "random:1,4,1,7", "--dtype", "bf16"],
+                        ["--shape", "1,4,0,2,2,8,8"], ["--shape", "1,0,4,2,2,8,8"],
+                        ["--shape", "0,4,4,2,2,8,8"], ["--shape", "1,1,1,1,1,1,1"],
+                        ["--shape", "2,5,7,2,1,3,2", "--kv-lengths", "0,7", "--dtype", "f16"],
+                        ["--shape", "1,9,9,2,2,8,8", "--mask", "random", "--backend", "reference"]):
+            with self.subTest(options=options):
+                self.done("verify", "--backward", *options)
+
+    def test_gradients_are_of_a_call_that_is_made(self):
+        call = self.put_qkv()
+        self.refused("--result holds the out", "verify", *call, "--result", "r.npy", "--backward")
+        self.refused("--d-lse goes with --backward", "verify", *call, "--d-lse")
+
     def test_the_bound_is_that_of_the_contract(self):
         for dtype, bound in (("f32", 1e-6), ("f16", 4e-4), ("bf16", 3e-3)):
             line = self.done("verify", *SHAPE, "--dtype", dtype, "--json").json()

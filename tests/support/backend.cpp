@@ -93,8 +93,12 @@ Backend backend(const std::string& name, int threads) {
   return {name, threads, found->second.get()};
 }
 
+tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
+
 bool Backend::does(const Case& c) const {
-  if (!std::string_view(name).starts_with(kStandard)) return true;
+  const bool tiled = std::string_view(name).starts_with(kTiled);
+  if (tiled && c.pull) return c.dense() && c.dropout == 0;
+  if (tiled || is_reference()) return true;
   const bool one_row_each = c.cu_q.empty() && c.cu_k.empty() && c.page_size == 0;
   return one_row_each && c.dropout == 0 && !c.state;
 }

@@ -67,6 +67,8 @@ std::string options(const Case& c) {
   if (c.dropout != 0)
     s += fmt::format(" --dropout {} --dropout-seed {}", c.dropout, c.dropout_seed);
   if (c.dtype != DType::kFloat32) s += fmt::format(" --dtype {}", short_name(c.dtype));
+  if (c.pull) s += " --backward";
+  if (c.pull && c.pull->d_lse) s += " --d-lse";
   return s;
 }
 
@@ -74,6 +76,24 @@ std::string spans_text(const Spans& s) {
   std::string text;
   for (std::size_t n = 0; n < 4; ++n) text += s.of[n] ? "bhij"[n] : '-';
   return text + (s.by_stride ? " by stride" : "");
+}
+
+std::string pull_text(const Pull& p) {
+  std::string s;
+  if (p.d_out_layout != Layout::kDense) s += fmt::format(", d_out {}", name_of(p.d_out_layout));
+  if (p.layout != Layout::kDense) s += fmt::format(", gradients {}", name_of(p.layout));
+  const std::pair<bool, const char*> words[] = {{p.d_out_wide, "d_out in f32"},
+                                                {p.wide, "gradients in f32"},
+                                                {p.summed_bias, "d_bias summed"},
+                                                {p.accumulate, "accumulating"},
+                                                {!p.dq, "without dq"},
+                                                {!p.dk, "without dk"},
+                                                {!p.dv, "without dv"},
+                                                {!p.d_bias, "without d_bias"},
+                                                {!p.d_sink, "without d_sink"}};
+  for (const auto& [is_so, word] : words)
+    if (is_so) s += fmt::format(", {}", word);
+  return s;
 }
 
 // What the command line has no option for.
@@ -95,6 +115,7 @@ std::string rest(const Case& c) {
   if (c.dropout_offset != 0) s += fmt::format(", dropout_offset {}", c.dropout_offset);
   if (c.state) s += ", from a state";
   if (c.wide_out) s += ", out in float32";
+  if (c.pull) s += pull_text(*c.pull);
   return s.empty() ? s : "  # and" + s.substr(1);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,19 @@ struct Spans {
   bool by_stride = false;  // the others have their full size and stride 0, rather than size 1
 };
 
+// What the backward pass of a case is given and asked for. d_bias and d_sink are wanted only where
+// there is a bias and a sink.
+struct Pull {
+  Layout d_out_layout = Layout::kDense;
+  bool d_out_wide = false;  // in float32 whatever the inputs
+  bool d_lse = false;
+  bool dq = true, dk = true, dv = true, d_bias = true, d_sink = true;
+  bool wide = false;         // gradients in float32 whatever the inputs
+  bool summed_bias = false;  // d_bias has size 1 where the bias has stride 0
+  bool accumulate = false;
+  Layout layout = Layout::kDense;  // of dq, dk and dv
+};
+
 struct Case {
   std::int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, dim = 1, value_dim = 1;
   DType dtype = DType::kFloat32;
@@ -57,6 +71,7 @@ struct Case {
   std::vector<std::int64_t> kv_lengths{}, kv_starts{};  // one for each batch, or empty
   DType length_dtype = DType::kInt32;
   bool lse = true;
+  std::optional<Pull> pull{};  // the case is the backward pass
 
   // Packed sequences: the boundaries, empty where that side is dense. `batch` counts the sequences,
   // and `queries` and `keys` are at least those of the longest.

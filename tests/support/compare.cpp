@@ -51,6 +51,13 @@ struct Pair {
   }
 };
 
+double largest(const std::vector<double>& x) {
+  double most = 0;
+  for (const double y : x)
+    if (std::isfinite(y)) most = std::max(most, std::abs(y));
+  return most;
+}
+
 double root_mean_square(const std::vector<double>& x) {
   double sum = 0, count = 0;
   for (const double y : x)
@@ -58,22 +65,38 @@ double root_mean_square(const std::vector<double>& x) {
   return count == 0 ? 0 : std::sqrt(sum / count);
 }
 
-testing::AssertionResult out_agrees(const Array& out, const Array& definition, double bound) {
-  const DType dtype = out.dtype();
-  const std::vector<double> got = values(out);
+// What the type cannot hold counts as what it rounds to.
+std::vector<double> representable(const Array& definition, DType dtype) {
   std::vector<double> want = values(definition);
   for (double& x : want)
     if (std::isinf(core::rounded(dtype, x))) x = core::rounded(dtype, x);
-  const Pair pair{"out", out.shape(), got, want};
-  const double rms = root_mean_square(want);
+  return want;
+}
+
+// A relative bound, and the sizes beside ||want|| and the root mean square that errors, of all and
+// of an element, may be relative to.
+struct Allowance {
+  double bound, size = 0, element = 0;
+};
+
+testing::AssertionResult agrees(const Pair& pair, DType dtype, const Allowance& of_all) {
+  const double least = std::max(root_mean_square(pair.want), of_all.element);
   const auto allowed = [&](double x) {
-    return std::max(kElementFactor * bound * std::max(std::abs(x), rms), core::half_unit(dtype, x));
+    return std::max(kElementFactor * of_all.bound * std::max(std::abs(x), least),
+                    core::half_unit(dtype, x));
   };
   if (const auto bad = pair.first_bad(allowed))
-    return pair.failure(*bad, allowed(want[*bad]), "of this element");
-  if (core::within(dtype, got, want, bound)) return testing::AssertionSuccess();
-  const core::Deviation off = core::deviation(got, want);
-  return pair.failure(off.worst, bound, fmt::format("relative error {:.3g} of all", off.relative));
+    return pair.failure(*bad, allowed(pair.want[*bad]), "of this element");
+  if (core::within(dtype, pair.got, pair.want, of_all.bound, of_all.size))
+    return testing::AssertionSuccess();
+  const core::Deviation off = core::deviation(pair.got, pair.want, of_all.size);
+  return pair.failure(off.worst, of_all.bound,
+                      fmt::format("relative error {:.3g} of all", off.relative));
+}
+
+testing::AssertionResult out_agrees(const Array& out, const Array& definition, double bound) {
+  const std::vector<double> got = values(out), want = representable(definition, out.dtype());
+  return agrees({"out", out.shape(), got, want}, out.dtype(), {bound});
 }
 
 testing::AssertionResult lse_agrees(const Array& lse, const Array& definition, double bound) {
@@ -125,6 +148,19 @@ testing::AssertionResult agree(const Outputs& got, const Outputs& definition, co
   if (result && got.lse.present())
     result = lse_agrees(got.lse, definition.lse, core::lse_bound(c.keys, size));
   return result ? result : result << "\n  " << on.command(c);
+}
+
+testing::AssertionResult gradient_agrees(const Array& gradient, const Array& definition,
+                                         const core::GradientMeasure& measure,
+                                         std::string_view name) {
+  const std::vector<double> got = values(gradient);
+  const std::vector<double> want = representable(definition, gradient.dtype());
+  const double size = core::gradient_size(measure, want);
+  // A few rows or pairs may have most of the weight, and their elements have terms to match.
+  const double element =
+      std::max(size / std::sqrt(std::max(1., double(want.size()))), largest(want) / 8);
+  return agrees({name, gradient.shape(), got, want}, gradient.dtype(),
+                {core::gradient_bound(measure, want), size, element});
 }
 
 testing::AssertionResult is_right(const Outputs& got, const Inputs& inputs, const Backend& on) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "core/tolerance.hpp"
 #include "support/backend.hpp"
@@ -23,6 +24,11 @@ core::ScoreSize score_size(const Inputs& in, const Outputs& definition);
 // out and lse against the definition (in float64), within core::bound.
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
                                const Backend& on);
+
+// A gradient against the definition (in float64), within core::gradient_bound.
+testing::AssertionResult gradient_agrees(const Array& got, const Array& definition,
+                                         const core::GradientMeasure& measure,
+                                         std::string_view name);
 
 // The same with the definition computed here.
 testing::AssertionResult is_right(const Outputs& got, const Inputs& inputs, const Backend& on);

@@ -28,7 +28,9 @@ enum Stream : std::uint32_t {
   kTable,
   kHole,
   kStateOut,
-  kStateLse
+  kStateLse,
+  kDOut,
+  kDLse
 };
 
 std::uint64_t chance(const Case& c, Stream stream, std::int64_t index) {
@@ -322,6 +324,13 @@ Outputs::Outputs(const Case& c)
     const Index4 q = c.q_shape();
     lse = Array(wide ? DType::kFloat64 : DType::kFloat32, {q[0], q[2], q[1], 1});
   }
+}
+
+Upstream::Upstream(const Case& c)
+    : d_out(normals(c, kDOut, c.pull->d_out_wide ? DType::kFloat32 : c.dtype,
+                    with_dim(c.q_shape(), c.value_dim), c.pull->d_out_layout)) {
+  const Index4 q = c.q_shape();
+  if (c.pull->d_lse) d_lse = normals(c, kDLse, DType::kFloat32, {q[0], q[2], q[1], 1});
 }
 
 tessera_attention_desc describe(const Inputs& in, const Outputs& outputs) {

@@ -54,6 +54,13 @@ struct Outputs {
   explicit Outputs(const Case& c);
 };
 
+// What arrives from above, N(0, 1), as `tessera verify --backward --seed` makes it.
+struct Upstream {
+  Array d_out, d_lse;
+
+  explicit Upstream(const Case& c);
+};
+
 // The descriptor of a call; it points into both arguments.
 tessera_attention_desc describe(const Inputs& inputs, const Outputs& outputs);
 

@@ -195,6 +195,18 @@ void set_scores(Case& c, Dice& dice) {
   c.lse = !dice.one_in(5);
 }
 
+Pull any_pull(Dice& dice) {
+  Pull p;
+  if (dice.one_in(2)) p.d_out_layout = dice.pick(kLayouts);
+  p.d_out_wide = dice.one_in(4);
+  p.d_lse = dice.one_in(3);
+  p.wide = dice.one_in(2);
+  p.summed_bias = dice.one_in(2);
+  do p.layout = dice.one_in(3) ? dice.pick(kLayouts) : Layout::kDense;
+  while (p.layout == Layout::kSharedByHeads);
+  return p;
+}
+
 }  // namespace
 
 Case random_plain_case(Dice& dice, const Limits& limits) {
@@ -219,6 +231,14 @@ Case random_case(Dice& dice, const Limits& limits) {
 Case random_call(Dice& dice, const Limits& limits) {
   Case c = random_case(dice, limits);
   set_memory(c, dice);
+  return c;
+}
+
+Case random_backward_case(Dice& dice, const Limits& limits) {
+  Case c = random_call(dice, limits);
+  if (c.page_size != 0 || c.state) c = random_case(dice, limits);  // which have no gradients
+  c.lse = true;
+  c.pull = any_pull(dice);
   return c;
 }
 

@@ -23,6 +23,9 @@ Case random_call(Dice& dice, const Limits& limits = {});
 // Enough work for five threads: the planner gives each at least 4 MFLOP.
 inline constexpr Limits kForThreads{.work = 14'000'000, .least_work = 9'000'000};
 
+// Any case of the backward pass.
+Case random_backward_case(Dice& dice, const Limits& limits = {});
+
 // Sizes and dtype alone: dense, no option.
 Case random_plain_case(Dice& dice, const Limits& limits = {});
 

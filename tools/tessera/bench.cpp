@@ -26,17 +26,18 @@ struct Bench {
   AttentionOptions options;
   std::optional<Sweep> sweep;
   std::string picture;
-  bool against_standard = false;
+  bool against_standard = false, backward = false;
   bool json = false;
   int samples = 15;
 };
 
 // ---- Options ----
 
-void parse_pass(const std::string& text) {
-  if (text == "forward") return;
-  if (text != "backward") refuse(fmt::format("--pass is '{}'; give forward", text));
-  throw Failure(kNotSupported, "--pass is 'backward', which this version cannot do; give forward");
+// Whether it is the backward pass.
+bool parse_pass(const std::string& text) {
+  if (text != "forward" && text != "backward")
+    refuse(fmt::format("--pass is '{}'; give forward or backward", text));
+  return text == "backward";
 }
 
 void parse_against(const std::string& text) {
@@ -76,12 +77,16 @@ void check(const Bench& bench) {
     refuse("--sweep generates data of every length; drop the files, or the sweep");
   if (bench.against_standard && bench.options.backend == TESSERA_BACKEND_STANDARD)
     refuse("--against standard compares with --backend standard, which is the same; drop one");
+  if (bench.against_standard && bench.backward)
+    refuse(
+        "--against standard has no backward pass to compare with; give --pass forward, or drop it");
 }
 
 // ---- Measuring ----
 
 BenchCase case_of(const Bench& bench) {
-  BenchCase one{bench.source, bench.options, {bench.options.backend}, bench.samples};
+  BenchCase one{
+      bench.source, bench.options, {bench.options.backend}, bench.samples, bench.backward};
   if (bench.against_standard) one.backends.push_back(TESSERA_BACKEND_STANDARD);
   return one;
 }
@@ -133,9 +138,10 @@ void write_text(const std::string& path, const std::string& text) {
 
 std::string subtitle_of(const Measurement& m) {
   const Shape& s = m.shape;
-  return fmt::format("forward pass, {}, batch {}, {} head{}, D {}; {}, {} thread{}",
-                     core::name_of(m.dtype), s.batch, s.heads, s.heads == 1 ? "" : "s", s.dim,
-                     m.target, m.threads, m.threads == 1 ? "" : "s");
+  return fmt::format("{} pass, {}, batch {}, {} head{}, D {}; {}, {} thread{}",
+                     pass_word(m.backward), core::name_of(m.dtype), s.batch, s.heads,
+                     s.heads == 1 ? "" : "s", s.dim, m.target, m.threads,
+                     m.threads == 1 ? "" : "s");
 }
 
 Picture picture_of(const std::vector<SweepRow>& rows) {
@@ -195,7 +201,8 @@ void add_text(CLI::App& verb, const char* flag, const char* value, const char* h
 }
 
 void add_measurement_options(CLI::App& verb, Bench& bench) {
-  add_text(verb, "--pass", "PASS", "forward (the default)", parse_pass);
+  add_text(verb, "--pass", "PASS", "forward (the default) or backward",
+           [&bench](const std::string& text) { bench.backward = parse_pass(text); });
   add_text(verb, "--against", "WHAT", "standard: the same kernels with the N x N matrix stored",
            [&bench](const std::string& text) {
              parse_against(text);

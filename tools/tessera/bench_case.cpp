@@ -10,6 +10,7 @@
 #include "tools/tessera/bench_memory.hpp"
 #include "tools/tessera/bench_pairs.hpp"
 #include "tools/tessera/call.hpp"
+#include "tools/tessera/gradients.hpp"
 
 namespace tessera::tool {
 namespace {
@@ -20,16 +21,28 @@ constexpr int kMostRepeats = 10000;
 // Before the first sample, so that one disturbed burst is not taken for the best.
 constexpr int kFirstBursts = 3;
 
+// The memory that all contenders read and write.
+struct Arena {
+  Inputs inputs;
+  Results results;
+  Upstream upstream;  // of the backward pass, as what follows
+  Gradients gradients;
+};
+
 class Contender {
  public:
-  Contender(const BenchCase& bench, const Inputs& inputs, const Results& results,
-            std::uint32_t backend)
-      : threads_(bench.options.threads) {
+  Contender(const BenchCase& bench, const Arena& arena, std::uint32_t backend)
+      : threads_(bench.options.threads), backward_(bench.backward) {
     AttentionOptions options = bench.options;
     options.backend = backend;
-    desc_ = describe(inputs, options);
-    desc_.out = to_c(results.out.tensor);
+    desc_ = describe(arena.inputs, options);
+    desc_.out = to_c(arena.results.out.tensor);
+    if (!backward_) return;
+    desc_.lse = to_c(arena.results.lse.tensor);
+    gradients_ = describe(arena.upstream, arena.gradients, desc_);
   }
+  Contender(const Contender&) = delete;  // the description of the gradients points at the other
+  Contender& operator=(const Contender&) = delete;
 
   // In a child, with a context of its own and the C++ library's allocator.
   std::optional<std::uint64_t> resident_bytes() const {
@@ -38,12 +51,15 @@ class Contender {
 
   void make_context() { context_ = meter_.make_context(threads_); }
   const Context& context() const { return context_; }
-  std::string plan() const { return plan_json(context_, desc_); }
+  std::string plan() const {
+    return backward_ ? plan_json(context_, gradients_) : plan_json(context_, desc_);
+  }
   std::uint64_t extra_bytes() const { return meter_.most(); }
 
   // Two calls that do not count: the first takes memory and wakes threads, the second says how many
   // make a sample.
   void warm_up() {
+    if (backward_) attend(tool::make_context(threads_));  // not memory of the backward pass
     call(context_);
     const double ms = timed(1);
     repeats = std::clamp(int(std::ceil(kSampleMs / ms)), 1, kMostRepeats);
@@ -56,6 +72,10 @@ class Contender {
 
  private:
   void call(const Context& context) const {
+    backward_ ? differentiate(context, gradients_) : attend(context);
+  }
+
+  void attend(const Context& context) const {
     tessera_error error = tessera_error_default();
     check(tessera_attention(context.get(), &desc_, &error), error);
   }
@@ -68,20 +88,24 @@ class Contender {
   }
 
   int threads_;
+  bool backward_;
   tessera_attention_desc desc_;
+  tessera_attention_backward_desc gradients_;
   MemoryMeter meter_;
   Context context_;
 };
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
 
-// Every page of the results is there before anything is measured.
-Results make_touched_results(const Shape& shape, core::DType dtype) {
-  Results results = make_results(shape, dtype);
-  const core::Tensor& out = results.out.tensor;
-  std::fill_n(static_cast<std::byte*>(out.data), count(out) * core::size_of(out.dtype),
-              std::byte{0xff});
-  return results;
+// Every page of what is written is there before anything is measured: arrays are made of zeros. The
+// backward pass of a child reads out and lse as these zeros, the others what the call wrote.
+Arena make_arena(const BenchCase& bench) {
+  Arena arena{load_inputs(bench.source, bench.options), {}, {}, {}};
+  arena.results = make_results(shape_of(arena.inputs), arena.inputs.q.tensor.dtype);
+  if (!bench.backward) return arena;
+  arena.upstream = random_upstream(arena.inputs, bench.source.seed, false);
+  arena.gradients = make_gradients(arena.inputs);
+  return arena;
 }
 
 // Turn by turn, so that what the machine does beside this meets all contenders alike; a burst
@@ -125,6 +149,8 @@ Measurement summary(const Contender& contender, const Peak& peak) {
 
 }  // namespace
 
+std::string_view pass_word(bool backward) { return backward ? "backward" : "forward"; }
+
 bool Measurement::memory_agrees() const {
   return !resident_bytes || *resident_bytes <= extra_bytes + kResidentSlack;
 }
@@ -144,13 +170,11 @@ double median(std::vector<double> values) {
 
 std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& peak,
                                  const std::function<void(int, int)>& progress) {
-  const Inputs inputs = load_inputs(bench.source, bench.options);
-  const Shape shape = shape_of(inputs);
-  const core::DType dtype = inputs.q.tensor.dtype;
-  const Results results = make_touched_results(shape, dtype);
+  const Arena arena = make_arena(bench);
+  const core::DType dtype = arena.inputs.q.tensor.dtype;
   Contenders contenders;
   for (const std::uint32_t backend : bench.backends)
-    contenders.push_back(std::make_unique<Contender>(bench, inputs, results, backend));
+    contenders.push_back(std::make_unique<Contender>(bench, arena, backend));
   std::vector<std::optional<std::uint64_t>> resident;
   for (const auto& contender : contenders) resident.push_back(contender->resident_bytes());
   for (const auto& contender : contenders) {
@@ -163,10 +187,11 @@ std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& pe
   std::vector<Measurement> measurements;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Measurement m = summary(*contenders[i], *peak);
-    m.shape = shape;
+    m.shape = shape_of(arena.inputs);
     m.dtype = dtype;
+    m.backward = bench.backward;
     m.asked = bench.backends[i];
-    m.flops = useful_flops(inputs, bench.options);
+    m.flops = useful_flops(arena.inputs, bench.options, bench.backward);
     m.resident_bytes = resident[i];
     measurements.push_back(m);
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/tessera/inputs.hpp"
@@ -16,11 +17,16 @@ struct BenchCase {
   AttentionOptions options;
   std::vector<std::uint32_t> backends;  // options.backend first
   int samples = 15;
+  bool backward = false;
 };
+
+// "forward" or "backward".
+std::string_view pass_word(bool backward);
 
 struct Measurement {
   Shape shape;
   core::DType dtype = core::DType::kFloat32;
+  bool backward = false;
   std::uint32_t asked = TESSERA_BACKEND_AUTO;
   std::string backend, target;  // what ran
   int threads = 1;

@@ -62,9 +62,10 @@ std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options
   return alike ? count * p.heads : count;
 }
 
-double useful_flops(const Inputs& inputs, const AttentionOptions& options) {
-  const Shape shape = shape_of(inputs);
-  return 2. * double(shape.dim + shape.value_dim) * double(visible_pairs(inputs, options));
+double useful_flops(const Inputs& inputs, const AttentionOptions& options, bool backward) {
+  const Shape s = shape_of(inputs);
+  const std::int64_t products = backward ? 3 * s.dim + 2 * s.value_dim : s.dim + s.value_dim;
+  return 2. * double(products) * double(visible_pairs(inputs, options));
 }
 
 }  // namespace tessera::tool

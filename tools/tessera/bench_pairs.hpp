@@ -10,7 +10,8 @@ namespace tessera::tool {
 // -inf hides pairs too, but is not looked at.
 std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options);
 
-// 2 (D + Dv) for each of them: one product with k, one with v.
-double useful_flops(const Inputs& inputs, const AttentionOptions& options);
+// For each of them, forward, 2 (D + Dv): one product with k, one with v. Backward 2 (3 D + 2 Dv):
+// S = Q K^T, dQ = dS K and dK = dS^T Q over D, dP = dO V^T and dV = P^T dO over Dv.
+double useful_flops(const Inputs& inputs, const AttentionOptions& options, bool backward);
 
 }  // namespace tessera::tool

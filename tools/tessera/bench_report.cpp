@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 
 std::string name_of(const BenchCase& bench, const Measurement& m) {
   const AttentionOptions& o = bench.options;
-  std::string name = fmt::format("forward {} {}", dtype_word(m.dtype), to_text(m.shape));
+  std::string name =
+      fmt::format("{} {} {}", pass_word(bench.backward), dtype_word(m.dtype), to_text(m.shape));
   if (o.causal) name += " causal";
   if (o.window) name += " window";
   const std::pair<const char*, bool> extras[] = {
@@ -32,6 +33,7 @@ std::string command_of(const BenchCase& bench, const Measurement& m) {
   AttentionOptions options = bench.options;
   options.backend = m.asked;
   Command command("bench");
+  if (bench.backward) command.add("--pass", "backward");
   command.add(bench.source).add(options).add("--samples", std::to_string(bench.samples));
   const bool versus = bench.backends.size() > 1 && m.asked != TESSERA_BACKEND_STANDARD;
   if (versus) command.add("--against", "standard");

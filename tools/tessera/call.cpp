@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <functional>
 
 #include "tools/tessera/failure.hpp"
 
@@ -39,19 +38,6 @@ void check_alignment(const Inputs& in, const AttentionOptions& options) {
                     "and {} keys (or other lengths) it must be named; give --align top-left, "
                     "bottom-right, or the key of query 0",
                     shape_of(in).queries, shape_of(in).keys));
-}
-
-using Write = std::function<tessera_status(char*, std::uint64_t, std::uint64_t*, tessera_error*)>;
-
-// A text of unknown size: asked for once to learn the size, once more for the text.
-std::string text_of(const Write& write) {
-  tessera_error error = tessera_error_default();
-  std::uint64_t needed = 0;
-  check(write(nullptr, 0, &needed, &error), error);
-  std::string text(std::size_t(needed), '\0');
-  check(write(text.data(), needed, &needed, &error), error);
-  text.resize(text.find('\0'));
-  return text;
 }
 
 }  // namespace
@@ -104,6 +90,16 @@ void attend(const Context& context, tessera_attention_desc desc, const Results& 
   desc.lse = tensor_of(results.lse);
   tessera_error error = tessera_error_default();
   check(tessera_attention(context.get(), &desc, &error), error);
+}
+
+std::string text_of(const Write& write) {
+  tessera_error error = tessera_error_default();
+  std::uint64_t needed = 0;
+  check(write(nullptr, 0, &needed, &error), error);
+  std::string text(std::size_t(needed), '\0');
+  check(write(text.data(), needed, &needed, &error), error);
+  text.resize(text.find('\0'));
+  return text;
 }
 
 std::string plan_json(const Context& context, const tessera_attention_desc& desc) {

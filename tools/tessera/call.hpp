@@ -1,5 +1,6 @@
 // The C interface as the verbs use it: a context, a descriptor, refusals as Failure.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,10 @@ Results make_results(const Shape& shape, core::DType dtype, Fill fill = Fill::kD
 
 // Computes desc with out and lse put into it. An absent lse is not computed.
 void attend(const Context& context, tessera_attention_desc desc, const Results& results);
+
+// A text of unknown size: asked for once to learn the size, once more for the text.
+using Write = std::function<tessera_status(char*, std::uint64_t, std::uint64_t*, tessera_error*)>;
+std::string text_of(const Write& write);
 
 // JSON texts of tessera_plan_describe and tessera_context_describe.
 std::string plan_json(const Context& context, const tessera_attention_desc& desc);

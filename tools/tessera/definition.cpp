@@ -1,92 +1,13 @@
 #include "tools/tessera/definition.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
+#include <cmath>
 #include <mutex>
-#include <thread>
-#include <vector>
 
-#include "tools/tessera/terminal.hpp"
+#include "tools/tessera/definition_parts.hpp"
 
 namespace tessera::tool {
 namespace {
-
-// Entry i of a dimension of a tensor; all of it where it has size 1 (or stride 0).
-void narrow(tessera_tensor& t, int dimension, std::int64_t i) {
-  if (t.data == nullptr || t.shape[dimension] == 1) return;
-  const std::int64_t bytes = core::size_of(core::DType(t.dtype));
-  t.data = static_cast<std::byte*>(t.data) + i * t.stride[dimension] * bytes;
-  t.shape[dimension] = 1;
-}
-
-// The call of one (batch, head).
-tessera_attention_desc one_head(tessera_attention_desc desc, std::int64_t b, std::int64_t h) {
-  const std::int64_t heads = desc.q.shape[2], kv_heads = desc.k.shape[2];
-  const bool slopes_by_batch = heads == 1 || desc.alibi.shape[1] == heads;
-  for (tessera_tensor* t :
-       {&desc.q, &desc.k, &desc.v, &desc.out, &desc.lse, &desc.bias, &desc.mask, &desc.kv_lengths})
-    narrow(*t, 0, b);
-  for (tessera_tensor* t : {&desc.q, &desc.out}) narrow(*t, 2, h);
-  for (tessera_tensor* t : {&desc.k, &desc.v}) narrow(*t, 2, h / (heads / kv_heads));
-  for (tessera_tensor* t : {&desc.lse, &desc.bias, &desc.mask}) narrow(*t, 1, h);
-  if (slopes_by_batch) narrow(desc.alibi, 0, b);
-  narrow(desc.alibi, slopes_by_batch ? 1 : 0, h);
-  narrow(desc.sink, 0, h);
-  return desc;
-}
-
-// The heads of a call, taken by whichever thread is free.
-class Heads {
- public:
-  Heads(const Context& context, const tessera_attention_desc& desc)
-      : context_(context), desc_(desc), total_(desc.q.shape[0] * desc.q.shape[2]) {}
-
-  // Returns the largest score, or throws what one of the heads threw.
-  double compute(int threads) {
-    Progress progress("definition in double, head");
-    std::vector<std::jthread> crew;
-    for (int n = 1; n < threads; ++n) crew.emplace_back([this] { work([] {}); });
-    work([&] { progress.update(done_, total_); });
-    crew.clear();
-    if (failure_) std::rethrow_exception(failure_);
-    return score_max_;
-  }
-
- private:
-  template <class Tell> void work(Tell tell) {
-    try {
-      for (std::int64_t n; !stop_ && (n = next_++) < total_; tell()) {
-        compute_head(n);
-        ++done_;
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      failure_ = std::current_exception();
-      stop_ = true;
-    }
-  }
-
-  void compute_head(std::int64_t n) {
-    const std::int64_t heads = desc_.q.shape[2];
-    tessera_attention_desc desc = one_head(desc_, n / heads, n % heads);
-    double largest = 0;
-    desc.score_max = &largest;
-    tessera_error error = tessera_error_default();
-    check(tessera_attention(context_.get(), &desc, &error), error);
-    const std::lock_guard lock(mutex_);
-    score_max_ = std::max(score_max_, largest);
-  }
-
-  const Context& context_;
-  const tessera_attention_desc& desc_;
-  const std::int64_t total_;
-  std::atomic<std::int64_t> next_{0}, done_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::exception_ptr failure_;
-  double score_max_ = 0;
-};
 
 Inputs in_double(const Inputs& inputs) {
   Inputs wide = inputs;
@@ -95,19 +16,116 @@ Inputs in_double(const Inputs& inputs) {
   return wide;
 }
 
+// The call in double, with the results of `definition`.
+tessera_attention_desc reference_call(const Inputs& wide, const AttentionOptions& options,
+                                      const Definition& definition) {
+  tessera_attention_desc desc = describe(wide, options);
+  desc.backend = TESSERA_BACKEND_REFERENCE;
+  desc.out = to_c(definition.results.out.tensor);
+  desc.lse = to_c(definition.results.lse.tensor);
+  return desc;
+}
+
+// Adds a part of a gradient to where it belongs in the whole, from `first` on.
+void add(const Array& part, const core::Index4& first, const Array& whole) {
+  for_each_index(part.tensor.shape, [&](const core::Index4& i) {
+    core::Index4 at{};
+    for (std::size_t d = 0; d < 4; ++d) at[d] = whole.tensor.shape[d] == 1 ? 0 : first[d] + i[d];
+    whole.tensor.store(at, load(whole.tensor, at) + load(part.tensor, i));
+  });
+}
+
+Array like(const tessera_tensor& t) {
+  if (t.data == nullptr) return {};
+  return make_array(core::DType::kFloat64, {t.shape, 4});
+}
+
+// The gradients of the heads that share one head of k and v: those of q, k and v are of these
+// heads alone, d_bias and d_sink may be shared with others.
+class Group {
+ public:
+  Group(const tessera_attention_backward_desc& whole, const Part& part)
+      : part_(part), forward_(narrowed(*whole.forward, part)), desc_(whole) {
+    const std::int64_t kv_head =
+        part.head / (whole.forward->q.shape[2] / whole.forward->k.shape[2]);
+    for (tessera_tensor* t : {&desc_.d_out, &desc_.d_lse, &desc_.dq, &desc_.dk, &desc_.dv})
+      narrow(*t, 0, part.batch);
+    for (tessera_tensor* t : {&desc_.d_out, &desc_.dq}) narrow(*t, 2, part.head, part.heads);
+    for (tessera_tensor* t : {&desc_.dk, &desc_.dv}) narrow(*t, 2, kv_head);
+    narrow(desc_.d_lse, 1, part.head, part.heads);
+    bias_ = like(forward_.bias);
+    sink_ = like(forward_.sink);
+    desc_.forward = &forward_;
+    if (bias_.present()) desc_.d_bias = to_c(bias_.tensor);
+    if (sink_.present()) desc_.d_sink = to_c(sink_.tensor);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  void compute(const Context& context) {
+    desc_.term_norms = &terms_[0].all;
+    differentiate(context, desc_);
+  }
+  // One part at a time.
+  void add_to(GradientDefinition& definition) const {
+    const Gradients& g = definition.gradients;
+    if (bias_.present()) add(bias_, {part_.batch, part_.head, 0, 0}, g[core::Gradient::kBias]);
+    if (sink_.present()) add(sink_, {part_.head, 0, 0, 0}, g[core::Gradient::kSink]);
+    for (std::size_t n = 0; n < terms_.size(); ++n) {
+      core::TermNorms& norms = definition.terms[n];
+      norms = {std::hypot(norms.all, terms_[n].all), std::hypot(norms.out, terms_[n].out)};
+    }
+  }
+
+ private:
+  Part part_;
+  tessera_attention_desc forward_;
+  tessera_attention_backward_desc desc_;
+  Array bias_, sink_;
+  core::GradientTerms terms_{};
+};
+
 }  // namespace
 
 Definition define(const Context& context, const Inputs& inputs, const AttentionOptions& options) {
   const Inputs wide = in_double(inputs);
   Definition definition{make_results(shape_of(inputs), core::DType::kFloat64)};
-  tessera_attention_desc desc = describe(wide, options);
-  desc.backend = TESSERA_BACKEND_REFERENCE;
-  desc.out = to_c(definition.results.out.tensor);
-  desc.lse = to_c(definition.results.lse.tensor);
-  plan_json(context, desc);  // all checks, on the whole call
-  const int threads =
-      options.threads > 0 ? options.threads : int(std::thread::hardware_concurrency());
-  definition.score_max = Heads(context, desc).compute(std::max(1, threads));
+  const tessera_attention_desc whole = reference_call(wide, options, definition);
+  plan_json(context, whole);  // all checks, on the whole call
+  const std::int64_t heads = whole.q.shape[2];
+  std::mutex mutex;
+  Parts parts(whole.q.shape[0] * heads, [&](std::int64_t n) {
+    tessera_attention_desc desc = narrowed(whole, {n / heads, n % heads, 1});
+    double largest = 0;
+    desc.score_max = &largest;
+    tessera_error error = tessera_error_default();
+    check(tessera_attention(context.get(), &desc, &error), error);
+    const std::lock_guard lock(mutex);
+    definition.score_max = std::max(definition.score_max, largest);
+  });
+  parts.run("definition in double, head", threads_for_definition(options.threads));
+  return definition;
+}
+
+GradientDefinition define_gradients(const Context& context, const Inputs& inputs,
+                                    const AttentionOptions& options, const Upstream& from_above,
+                                    const Definition& forward) {
+  const Inputs wide = in_double(inputs);
+  const Upstream upstream{converted(from_above.d_out, core::DType::kFloat64), from_above.d_lse};
+  GradientDefinition definition{make_gradients(wide, true), {}};
+  const tessera_attention_desc call = reference_call(wide, options, forward);
+  const tessera_attention_backward_desc whole = describe(upstream, definition.gradients, call);
+  plan_json(context, whole);
+  const std::int64_t kv_heads = call.k.shape[2];
+  const std::int64_t group = kv_heads == 0 ? 0 : call.q.shape[2] / kv_heads;
+  std::mutex mutex;
+  Parts parts(call.q.shape[0] * kv_heads, [&](std::int64_t n) {
+    Group heads(whole, {n / kv_heads, n % kv_heads * group, group});
+    heads.compute(context);
+    const std::lock_guard lock(mutex);
+    heads.add_to(definition);
+  });
+  parts.run("gradients in double, head", threads_for_definition(options.threads));
   return definition;
 }
 

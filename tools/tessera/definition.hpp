@@ -1,6 +1,7 @@
 // The definition in double precision, of the same (already rounded) inputs.
 #pragma once
 #include "tools/tessera/call.hpp"
+#include "tools/tessera/gradients.hpp"
 
 namespace tessera::tool {
 
@@ -11,5 +12,14 @@ struct Definition {
 
 // Head by head, on the threads of the options, with a progress line on a terminal.
 Definition define(const Context& context, const Inputs& inputs, const AttentionOptions& options);
+
+// The same of the gradients, of the group of heads of each head of k and v.
+struct GradientDefinition {
+  Gradients gradients;  // float64
+  core::GradientTerms terms{};
+};
+GradientDefinition define_gradients(const Context& context, const Inputs& inputs,
+                                    const AttentionOptions& options, const Upstream& from_above,
+                                    const Definition& forward);
 
 }  // namespace tessera::tool

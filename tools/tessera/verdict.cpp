@@ -17,6 +17,14 @@ std::vector<double> elements(const core::Tensor& tensor) {
   return list;
 }
 
+// What the type cannot hold counts as what it rounds to.
+std::vector<double> representable(const core::Tensor& ref, core::DType dtype) {
+  std::vector<double> want = elements(ref);
+  for (double& r : want)
+    if (std::isinf(core::rounded(dtype, r))) r = core::rounded(dtype, r);
+  return want;
+}
+
 double distance(double x, double ref) {
   if (!core::same_kind(x, ref)) return std::numeric_limits<double>::infinity();
   return std::isfinite(ref) ? std::abs(x - ref) : 0;
@@ -24,12 +32,18 @@ double distance(double x, double ref) {
 
 }  // namespace
 
+Verdict judge_gradient(const core::Tensor& x, const core::Tensor& ref,
+                       const core::GradientMeasure& measure) {
+  const std::vector<double> got = elements(x), want = representable(ref, measure.gradient);
+  const double bound = core::gradient_bound(measure, want),
+               size = core::gradient_size(measure, want);
+  const core::Deviation deviation = core::deviation(got, want, size);
+  return {deviation.largest, deviation.relative, bound,
+          core::within(measure.gradient, got, want, bound, size)};
+}
+
 Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure) {
-  const std::vector<double> got = elements(x);
-  std::vector<double> want = elements(ref);
-  // What the type cannot hold counts as what it rounds to.
-  for (double& r : want)
-    if (std::isinf(core::rounded(measure.dtype, r))) r = core::rounded(measure.dtype, r);
+  const std::vector<double> got = elements(x), want = representable(ref, measure.dtype);
   const core::Deviation deviation = core::deviation(got, want);
   const double bound = core::bound(measure.dtype, measure.keys, measure.score);
   return {deviation.largest, deviation.relative, bound,

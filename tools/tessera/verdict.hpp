@@ -22,4 +22,8 @@ struct Measure {
 Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
 Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
 
+// A gradient; its error is relative to core::gradient_size.
+Verdict judge_gradient(const core::Tensor& x, const core::Tensor& ref,
+                       const core::GradientMeasure& measure);
+
 }  // namespace tessera::tool

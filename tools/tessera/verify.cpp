@@ -2,15 +2,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/command.hpp"
 #include "tools/tessera/definition.hpp"
 #include "tools/tessera/failure.hpp"
 #include "tools/tessera/files.hpp"
+#include "tools/tessera/gradients.hpp"
 #include "tools/tessera/show.hpp"
 #include "tools/tessera/terminal.hpp"
 #include "tools/tessera/verb.hpp"
@@ -23,26 +27,46 @@ struct Verify {
   Source source;
   AttentionOptions options;
   std::string result;
+  bool backward = false, d_lse = false;
   bool json = false;
+};
+
+// A gradient beside its definition.
+struct GradientVerdict {
+  std::string_view name;
+  Verdict verdict;
 };
 
 struct Report {
   Shape shape;
   core::DType dtype = core::DType::kFloat32;
-  std::optional<Choice> choice;  // none for a given result
+  std::optional<Choice> choice;           // none for a given result
+  std::optional<Choice> backward_choice;  // none without the backward pass
   core::ScoreSize score{};
   Verdict out;
   std::optional<Verdict> lse;
+  std::vector<GradientVerdict> gradients;
 
-  bool pass() const { return out.pass && (!lse || lse->pass); }
+  bool pass() const {
+    return out.pass && (!lse || lse->pass) &&
+           std::all_of(gradients.begin(), gradients.end(),
+                       [](const GradientVerdict& g) { return g.verdict.pass; });
+  }
 };
 
 std::string command(const Verify& verify) {
-  return Command("verify")
-      .add(verify.source)
-      .add(verify.options)
-      .add("--result", verify.result)
-      .text();
+  Command command("verify");
+  command.add(verify.source).add(verify.options).add("--result", verify.result);
+  if (verify.backward) command.add("--backward");
+  if (verify.d_lse) command.add("--d-lse");
+  return command.text();
+}
+
+void check(const Verify& verify) {
+  if (verify.backward && !verify.result.empty())
+    refuse("--result holds the out of a call, of which there are no gradients; drop --backward");
+  if (verify.d_lse && !verify.backward)
+    refuse("--d-lse goes with --backward; give both, or drop it");
 }
 
 Array checked(const std::string& path, const Array& given, const Array& wanted) {
@@ -61,10 +85,50 @@ Results read_results(const std::string& path, const Results& wanted) {
   return results;
 }
 
+// A call that was made, and its definition.
+struct Outcome {
+  const Context& context;
+  const Results& results;
+  const Definition& definition;
+};
+
 Results compute(const Context& context, const tessera_attention_desc& desc, const Results& wanted) {
   Results results = wanted;
   attend(context, desc, results);
   return results;
+}
+
+core::PairSizes pair_sizes(const Shape& s) {
+  return {s.batch, s.heads, s.kv_heads, s.queries, s.keys};
+}
+
+// The gradients of the call that gave `results`.
+void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& call,
+                    Report& report) {
+  const Upstream upstream = random_upstream(inputs, verify.source.seed, verify.d_lse);
+  const Gradients gradients = make_gradients(inputs);
+  tessera_attention_desc forward = describe(inputs, verify.options);
+  forward.out = to_c(call.results.out.tensor);
+  forward.lse = to_c(call.results.lse.tensor);
+  const tessera_attention_backward_desc desc = describe(upstream, gradients, forward);
+  report.backward_choice = choice_of(plan_json(call.context, desc));
+  differentiate(call.context, desc);
+  const GradientDefinition definition =
+      define_gradients(call.context, inputs, verify.options, upstream, call.definition);
+  for (const core::Gradient g : kEveryGradient) {
+    const Array& got = gradients[g];
+    if (!got.present()) continue;
+    const core::GradientMeasure measure{
+        .inputs = report.dtype,
+        .out = call.results.out.tensor.dtype,
+        .gradient = got.tensor.dtype,
+        .summed = core::longest_sum(g, pair_sizes(report.shape), count(got.tensor)),
+        .score = report.score,
+        .terms = definition.terms[std::size_t(g)]};
+    report.gradients.push_back(
+        {core::kGradientNames[std::size_t(g)],
+         judge_gradient(got.tensor, definition.gradients[g].tensor, measure)});
+  }
 }
 
 Report judge(const Verify& verify) {
@@ -92,6 +156,7 @@ Report judge(const Verify& verify) {
   report.out = judge_out(results.out.tensor, definition.results.out.tensor, measure);
   if (results.lse.present())
     report.lse = judge_lse(results.lse.tensor, definition.results.lse.tensor, measure);
+  if (verify.backward) judge_backward(verify, inputs, {context, results, definition}, report);
   return report;
 }
 
@@ -107,6 +172,9 @@ void print_text(const Verify& verify, const Report& report) {
   print_line("max error", fmt::format("{:.2e}", report.out.max_error));
   print_line("relative error", beside_bound(report.out));
   if (report.lse) print_line("lse error", beside_bound(*report.lse));
+  if (report.backward_choice) print_line("backward", to_text(*report.backward_choice));
+  for (const auto& [name, verdict] : report.gradients)
+    print_line(fmt::format("{} error", name), beside_bound(verdict));
   print_line("largest |score|", fmt::format("{:.4g}", report.score.largest));
   print_line("verdict", report.pass() ? coloured(stdout, Colour::kGreen, "pass")
                                       : coloured(stdout, Colour::kRed, "outside the bound"));
@@ -122,6 +190,11 @@ void print_json(const Verify& verify, const Report& report) {
     line["lse_relative_error"] = report.lse->relative_error;
     line["lse_bound"] = report.lse->bound;
   }
+  for (const auto& [name, verdict] : report.gradients) {
+    line[fmt::format("{}_max_error", name)] = verdict.max_error;
+    line[fmt::format("{}_relative_error", name)] = verdict.relative_error;
+    line[fmt::format("{}_bound", name)] = verdict.bound;
+  }
   line["score_max"] = report.score.largest;
   line["score_product"] = report.score.product;
   line["pass"] = report.pass();
@@ -130,6 +203,7 @@ void print_json(const Verify& verify, const Report& report) {
     line["target"] = report.choice->target;
     line["threads"] = report.choice->threads;
   }
+  if (report.backward_choice) line["backward_backend"] = report.backward_choice->backend;
   if (!verify.result.empty()) line["result"] = verify.result;
   line["shape"] = to_text(report.shape);
   line["dtype"] = core::name_of(report.dtype);
@@ -138,6 +212,7 @@ void print_json(const Verify& verify, const Report& report) {
 }
 
 int run(const Verify& verify) {
+  check(verify);
   const Report report = judge(verify);
   verify.json ? print_json(verify, report) : print_text(verify, report);
   return report.pass() ? kDone : kWrong;
@@ -151,6 +226,9 @@ void add_verify(CLI::App& root, int& exit_code) {
   const auto verify = std::make_shared<Verify>();
   add_source_options(verb, verify->source);
   add_attention_options(verb, verify->options);
+  verb.add_flag("--backward", verify->backward, "Check the gradients too, for a random d_out")
+      ->group("Gradients");
+  verb.add_flag("--d-lse", verify->d_lse, "With a random d_lse beside it")->group("Gradients");
   add_text_option(
       verb,
       {"Output", "--result", "FILE", "Check the out (and lse) of a file instead of computing them"},

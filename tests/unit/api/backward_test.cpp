@@ -142,6 +142,22 @@ TEST(Backward, ACallerOfTomorrowWhoUsesNothingNewIsServed) {
   EXPECT_FALSE(s.outputs_untouched());
 }
 
+// P = 1/3; dP sums 5 terms 1 * 2, D as many; k = 1/2 and scale = 1 / sqrt(8).
+TEST(Backward, TheReferenceReportsTheTerms) {
+  Subject s;
+  std::vector<double> norms(10, -1);
+  s.desc.backend = TESSERA_BACKEND_REFERENCE;
+  s.backward.term_norms = norms.data();
+  ASSERT_EQ(attend_and_differentiate(s).message, "");
+  const double rows = 2 * 4 * 3, scale = 1 / 8., keys = 8 * 0.25, queries = 8 * 0.0625;
+  EXPECT_NEAR(norms[0], std::sqrt(rows * scale * 20 * (1 / 3. + 1) * keys), 1e-6);
+  EXPECT_NEAR(norms[1], std::sqrt(rows * scale * 20 * keys), 1e-6);
+  EXPECT_NEAR(norms[2], std::sqrt(rows * scale * 3 / 9. * 40 * queries), 1e-6);
+  EXPECT_NEAR(norms[3], std::sqrt(rows * scale * 3 / 9. * 20 * queries), 1e-6);
+  EXPECT_NEAR(norms[4], std::sqrt(rows * 3 / 9. * 5), 1e-6);
+  EXPECT_EQ(norms[5], 0);
+}
+
 std::string described(const Subject& s, const tessera_attention_backward_desc& desc) {
   const TemporaryContext temporary(s.config);
   tessera_error error = tessera_error_default();
@@ -167,12 +183,28 @@ TEST(Backward, ThePlanIsToldWithoutData) {
   EXPECT_TRUE(s.outputs_untouched());
 }
 
+TEST(Backward, TheWorkspaceThatThePlanTellsSuffices) {
+  Subject s;
+  s.backward.forward = &s.desc;
+  ASSERT_EQ(attend_and_differentiate(s).message, "");
+  const std::vector<float> own(floats(s.backward.dk), floats(s.backward.dk) + 96);
+  const auto bytes = json::parse(described(s, s.backward))["workspace_bytes"].get<std::uint64_t>();
+  std::vector<std::byte> memory(bytes + 63);
+  const auto rest = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
+  s.backward.workspace = memory.data() + (64 - rest) % 64;
+  s.backward.workspace_bytes = bytes - 1;
+  EXPECT_EQ(differentiate(s).status, TESSERA_INVALID_ARGUMENT);
+  s.backward.workspace_bytes = bytes;
+  ASSERT_EQ(differentiate(s).message, "");
+  EXPECT_EQ(std::vector<float>(floats(s.backward.dk), floats(s.backward.dk) + 96), own);
+}
+
 TEST(Backward, EachTensorArrives) {
   Subject s;
   s.desc.sink = s.hold(std::vector<float>(4), {4});
   s.backward.d_sink = s.poisoned({4});
   s.backward.d_lse = s.hold(std::vector<float>(24), {2, 4, 3});
-  const auto [problem, g, backend, workspace, bytes] =
+  const auto [problem, g, backend, workspace, bytes, norms] =
       api::convert(s.backward, s.desc, api::Purpose::kRun);
   EXPECT_EQ(problem.lse.data, s.desc.lse.data);
   EXPECT_EQ(g.d_out.data, s.backward.d_out.data);

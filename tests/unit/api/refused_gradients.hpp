@@ -14,6 +14,8 @@ inline void give_bias(Subject& s, Sizes gradient) {
   s.backward.d_bias = s.poisoned(gradient);
 }
 
+inline const std::vector<double> kTermNorms(10);
+
 inline const Refusals kRefusedGradients = {
     {Sentence::kNullStruct,
      "no backward desc",
@@ -65,6 +67,16 @@ inline const Refusals kRefusedGradients = {
      [](Subject& s) {
        s.backward.workspace = s.workspace() + 32;
        s.backward.workspace_bytes = 65536 - 32;
+     },
+     differentiate},
+
+    {Sentence::kDiagnostics, "term_norms of the CPU backend",
+     [](Subject& s) { s.backward.term_norms = static_cast<double*>(s.keep(kTermNorms)); },
+     differentiate},
+    {Sentence::kOverlap, "term_norms on dq",
+     [](Subject& s) {
+       s.desc.backend = TESSERA_BACKEND_REFERENCE;
+       s.backward.term_norms = static_cast<double*>(s.backward.dq.data);
      },
      differentiate},
 

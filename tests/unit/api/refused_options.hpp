@@ -69,7 +69,7 @@ inline const Refusals kRefusedOptions = {
     {Sentence::kExpression, "score expression", [](Subject& s) { s.desc.score_expr = "score"; }},
     {Sentence::kExpression, "bindings", [](Subject& s) { s.desc.binding_count = 1; }},
     {Sentence::kStream, "stream", [](Subject& s) { s.desc.stream = &s; }},
-    {Sentence::kScoreMax, "score_max of the CPU backend",
+    {Sentence::kDiagnostics, "score_max of the CPU backend",
      [](Subject& s) { s.desc.score_max = static_cast<double*>(s.keep(std::vector<double>(1))); }},
     {Sentence::kNoWorkspace, "bytes without memory",
      [](Subject& s) { s.desc.workspace_bytes = 64; }},

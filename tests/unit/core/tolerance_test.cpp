@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"
@@ -16,17 +17,14 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 TEST(Tolerance, TheTableOfTheContract) {
   EXPECT_EQ(bound(DType::kFloat32, 1, {0, 0}), 1e-6);
-  EXPECT_EQ(bound(DType::kFloat32, 1, {0, 0}, Pass::kGradients), 3e-6);
   EXPECT_EQ(bound(DType::kFloat16, 16384, {8, 0}), 4e-4);
-  EXPECT_EQ(bound(DType::kFloat16, 16384, {8, 0}, Pass::kGradients), 8e-4);
   EXPECT_EQ(bound(DType::kBfloat16, 0, {0, 0}), 3e-3);
-  EXPECT_EQ(bound(DType::kBfloat16, 0, {0, 0}, Pass::kGradients), 6e-3);
 }
 
 TEST(Tolerance, TheFloat32PartGrowsWithScoresAndKeysBeyondTheConditions) {
   EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {80, 0}), 1e-5);
   EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, {8, 0}), 2e-6);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, {80, 0}, Pass::kGradients), 6e-5);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 4 * 16384, {80, 0}), 2e-5);
   EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, {80, 0}), 4e-4 + 9e-6);
   EXPECT_DOUBLE_EQ(bound(DType::kBfloat16, 100, {80, 0}), 3e-3 + 9e-6);
   EXPECT_DOUBLE_EQ(bound(DType::kFloat64, 100, {80, 0}), 1e-13);
@@ -51,7 +49,7 @@ TEST(Tolerance, LseGrowsWithScoresUntilItIsLargeItself) {
 TEST(Tolerance, TheBoundGrowsWithTheTermsOfScores) {
   EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {0, 240}), 1e-5);
   EXPECT_DOUBLE_EQ(bound(DType::kFloat32, 100, {80, 20}), 1e-5);
-  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, {0, 240}, Pass::kGradients), 8e-4 + 27e-6);
+  EXPECT_DOUBLE_EQ(bound(DType::kFloat16, 100, {0, 240}), 4e-4 + 9e-6);
 }
 
 // Within the conditions of the table, D = 256 at most, it is the table.
@@ -85,6 +83,87 @@ TEST(Tolerance, TheLargestProductIsThatOfTheLongestFiniteRowsOfAHead) {
   EXPECT_DOUBLE_EQ(largest_product(dense(q), one_head, 1), 5 * 7);
   const Tensor none{nullptr, {1, 0, 2, 2}, {0, 4, 2, 1}, DType::kFloat32};
   EXPECT_EQ(largest_product(none, dense(k), 1), 0);
+}
+
+// ---- Gradients ----
+
+const std::vector<double> kUnit{0.6, 0.8};  // of norm 1
+
+GradientMeasure measure(DType inputs, DType gradient, const TermNorms& terms = {}) {
+  return {.inputs = inputs,
+          .out = inputs,
+          .gradient = gradient,
+          .summed = 64,
+          .score = {0, 0},
+          .terms = terms};
+}
+
+// The terms of N(0, 1) inputs are about as large as the gradient, and those of out much smaller.
+TEST(GradientTolerance, IsWithinTheTableOfTheContract) {
+  for (const auto& [dtype, row] :
+       {std::pair{DType::kFloat32, 3e-6}, {DType::kFloat16, 8e-4}, {DType::kBfloat16, 6e-3}}) {
+    EXPECT_LE(gradient_bound(measure(dtype, dtype, {1, 0.4}), kUnit), row * (1 + 1e-9));
+    EXPECT_GE(gradient_bound(measure(dtype, dtype), kUnit), row / 2);
+    EXPECT_LE(gradient_bound(measure(dtype, DType::kFloat32, {1, 0.4}), kUnit), row * (1 + 1e-9));
+    EXPECT_EQ(bound_row(dtype).gradients, row);
+  }
+}
+
+TEST(GradientTolerance, IsRelativeToHalfOfTheTermsWhereTheyCancel) {
+  const GradientMeasure large = measure(DType::kFloat32, DType::kFloat32, {6, 0});
+  const GradientMeasure small = measure(DType::kFloat32, DType::kFloat32, {1, 0});
+  EXPECT_EQ(gradient_size(large, kUnit), 3);
+  EXPECT_EQ(gradient_size(small, kUnit), 1);
+  EXPECT_EQ(gradient_size(large, std::vector<double>(2)), 3);
+  EXPECT_NEAR(gradient_bound(large, std::vector<double>(2)), 3e-6, 1e-15);
+}
+
+TEST(GradientTolerance, WithoutTermsAGradientIsExactly0) {
+  EXPECT_EQ(gradient_bound(measure(DType::kFloat16, DType::kFloat16), std::vector<double>(2)), 0);
+}
+
+// Sums are formed in float32 whatever the types: what is rounded counts once each, in squares.
+TEST(GradientTolerance, CountsTheRoundingOfTheResultAndOfOut) {
+  const TermNorms terms{2, 0.5};
+  const auto bound_of = [&](DType inputs, DType gradient) {
+    return gradient_bound(measure(inputs, gradient, terms), kUnit);
+  };
+  const double weights = 2 * 0x1p-9;
+  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kFloat32), 3e-6 + std::hypot(weights, 6e-3 / 2),
+              1e-12);
+  EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kBfloat16),
+              3e-6 + std::hypot(weights, 3e-3, 6e-3 / 2), 1e-12);
+  EXPECT_NEAR(bound_of(DType::kFloat64, DType::kFloat32), 3e-14 + 1e-6, 1e-12);
+  EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16, {200, 0}), kUnit),
+              3e-6 + std::hypot(2 * 0x1p-12, 4e-4 / 100), 1e-8);
+}
+
+TEST(GradientTolerance, NumbersBelowTheNormalOnesHaveAnAbsoluteRounding) {
+  const std::vector<double> tiny(100, 1e-7);
+  EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16), tiny),
+              3e-6 + std::hypot(0x1p-12, 4e-4) + 0x1p-25 / 1e-7, 1e-6);
+}
+
+TEST(GradientTolerance, GrowsWithScoresAndWithTheSumsOfEachGradient) {
+  GradientMeasure m = measure(DType::kFloat32, DType::kFloat32);
+  m.summed = 4 * kBoundKeys;
+  m.score = {80, 0};
+  EXPECT_NEAR(gradient_bound(m, kUnit), 6e-5, 1e-15);
+  const PairSizes sizes{2, 8, 4, 100, 50};
+  EXPECT_EQ(longest_sum(Gradient::kQ, sizes, 1), 50);
+  EXPECT_EQ(longest_sum(Gradient::kK, sizes, 1), 200);
+  EXPECT_EQ(longest_sum(Gradient::kV, sizes, 1), 200);
+  EXPECT_EQ(longest_sum(Gradient::kBias, sizes, 2 * 8 * 100), 50);
+  EXPECT_EQ(longest_sum(Gradient::kSink, sizes, 8), 200);
+}
+
+TEST(Tolerance, ErrorsMayBeRelativeToALargerSize) {
+  const std::vector<double> ref{3, 4}, x{3, 4.5}, zeros(2), noise{0, 0.5};
+  EXPECT_DOUBLE_EQ(relative_error(x, ref, 10), 0.05);
+  EXPECT_DOUBLE_EQ(relative_error(x, ref, 1), 0.1);
+  EXPECT_DOUBLE_EQ(relative_error(noise, zeros, 10), 0.05);
+  EXPECT_TRUE(within(DType::kFloat32, noise, zeros, 0.06, 10));
+  EXPECT_FALSE(within(DType::kFloat32, noise, zeros, 0.04, 10));
 }
 
 TEST(Tolerance, TypesWithoutABoundAreADefect) {

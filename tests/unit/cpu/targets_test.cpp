@@ -14,9 +14,9 @@ namespace {
 
 TEST(Targets, HaveTheirNamesAndLanes) {
   // clang compiles "scalar" as a portable vector of four.
-  const std::multimap<std::string, std::int64_t> known{{"avx512", 16}, {"avx2", 8}, {"sse4", 4},
-                                                       {"neon", 4},    {"wasm", 4}, {"scalar", 1},
-                                                       {"scalar", 4}};
+  const std::multimap<std::string, std::int64_t> known{
+      {"avx512bf16", 16}, {"avx512", 16}, {"avx2", 8},   {"sse4", 4},
+      {"neon", 4},        {"wasm", 4},    {"scalar", 1}, {"scalar", 4}};
   std::set<std::string> names;
   for (const TargetInfo& target : targets()) {
     const std::string name(target.name);
@@ -40,7 +40,7 @@ TEST(Targets, TheBestIsFirstAndScalarLast) {
 TEST(Targets, AnX86LibraryCarriesThemAll) {
   std::vector<std::string> names;
   for (const TargetInfo& target : targets()) names.emplace_back(target.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"avx512", "avx2", "sse4", "scalar"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"avx512bf16", "avx512", "avx2", "sse4", "scalar"}));
 }
 #endif
 
@@ -70,7 +70,7 @@ TEST(Targets, ATargetThatIsAbsentIsRefused) {
       return engine.device();
     };
     if (target.present)
-      EXPECT_EQ(make(), (plan::Device{target.name, target.lanes, 3}));
+      EXPECT_EQ(make(), (plan::Device{target.name, target.lanes, 3, target.bfloat16}));
     else
       EXPECT_THROW(make(), core::Error) << target.name;
   }

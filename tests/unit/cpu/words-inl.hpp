@@ -91,7 +91,7 @@ void accumulate(int tile, float* o, const float* alpha, const float* p,
   }
   Aligned sums(kRows * in::kPanel);
   std::copy_n(o, kRows * in::kPanel, sums.data());
-  in::accumulate<kRows>(sums.data(), alpha, p, {values.v, values.stride, values.keys});
+  in::accumulate<kRows>(sums.data(), alpha, p, in::ValueRows{values.v, values.stride, values.keys});
   std::copy_n(sums.data(), kRows * in::kPanel, o);
 }
 

@@ -58,7 +58,8 @@ TEST(Planner, GoldenPlansOfTheUsualCase) {
                     .worker_bytes = g.worker_bytes,
                     .shared_bytes = 0,
                     .why_backend = "asked for",
-                    .why_packing = "k and v are read as they lie"};
+                    .why_packing = "k and v are read as they lie",
+                    .why_arithmetic = "q, k and v are not bfloat16"};
     const Plan got = make_plan(problem_of(kUsual), Backend::kCpu, device);
     EXPECT_EQ(got, want) << g.lanes << " lanes, " << g.threads
                          << " threads: " << to_json(got, problem_of(kUsual));
@@ -102,7 +103,8 @@ TEST(Planner, TheReferenceTakesARowAtATime) {
                   .worker_bytes = 0,
                   .shared_bytes = 0,
                   .why_backend = "asked for",
-                  .why_packing = "k and v are read as they lie"};
+                  .why_packing = "k and v are read as they lie",
+                  .why_arithmetic = "the reference computes in double precision"};
   EXPECT_EQ(plan, want);
   EXPECT_EQ(plan.workspace_bytes(), 0);
 }

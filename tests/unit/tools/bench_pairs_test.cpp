@@ -65,7 +65,8 @@ TEST(VisiblePairs, AreThoseOfTheContract) {
     const Inputs inputs = load_inputs(source, options);
     const std::int64_t expected = count_by_hand(inputs, options, shape);
     EXPECT_EQ(visible_pairs(inputs, options), expected) << "seed " << seed;
-    EXPECT_EQ(useful_flops(inputs, options), 16. * double(expected));  // 2 (3 + 5)
+    EXPECT_EQ(useful_flops(inputs, options, false), 16. * double(expected));  // 2 (3 + 5)
+    EXPECT_EQ(useful_flops(inputs, options, true), 38. * double(expected));   // 2 (3 3 + 2 5)
   }
 }
 
