@@ -33,8 +33,8 @@ typedef enum tessera_status {
   TESSERA_OK = 0,
   TESSERA_INVALID_ARGUMENT = 1, /* the call makes no sense: the sentence says what does */
   TESSERA_UNSUPPORTED = 2,      /* it makes sense, but not for this backend or version */
-  TESSERA_OUT_OF_MEMORY = 3,
-  TESSERA_INTERNAL = 4 /* a defect of the library: please report it */
+  TESSERA_OUT_OF_MEMORY = 3,    /* outputs hold what they held, or NaN throughout */
+  TESSERA_INTERNAL = 4          /* a defect of the library: please report it */
 } tessera_status;
 
 /* DLPack's numbers: code | bits << 8. */

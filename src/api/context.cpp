@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
+#include <new>
 #include <thread>
 
 #include "api/require.hpp"
@@ -10,6 +12,8 @@
 
 namespace tessera::api {
 namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::string_view variable(const char* name) {
   const char* value = std::getenv(name);
@@ -88,6 +92,16 @@ void check_room(const plan::Plan& plan, const void* workspace, std::uint64_t byt
           Sentence::kSmallWorkspace, bytes, plan.workspace_bytes());
 }
 
+// The definition needs memory for each row: where it ends, no half of a result is left.
+double define(const core::Problem& p) {
+  try {
+    return core::reference::forward(p);
+  } catch (const std::bad_alloc&) {
+    for (const core::Tensor* t : {&p.out, &p.lse}) core::fill(*t, kNaN);
+    throw;
+  }
+}
+
 }  // namespace
 
 Context::Context(const tessera_context_config& config)
@@ -106,7 +120,7 @@ void Context::attention(const tessera_attention_desc& desc) {
   check_room(plan, call.workspace, call.workspace_bytes);
   if (plan.backend != plan::Backend::kReference)
     return engine_.run(call.problem, plan, call.workspace);
-  const double score_max = core::reference::forward(call.problem);
+  const double score_max = define(call.problem);
   if (call.score_max != nullptr) *call.score_max = score_max;
 }
 

@@ -20,9 +20,11 @@ namespace {
 // size 1 receive the sum over all that was broadcast from them.
 class Sum {
  public:
+  // All memory before the first write: a gradient that is added to cannot be had twice.
   explicit Sum(const Tensor& to) : to_(to), shape_(to.shape) {
     if (!to.present()) return;
     sums_.resize(std::size_t(shape_[0] * shape_[1] * shape_[2] * shape_[3]));
+    there_.resize(std::size_t(shape_[3]));
   }
 
   void add(const Index4& at, double x) {
@@ -37,12 +39,11 @@ class Sum {
   // Writes the sums, or adds them to what is there.
   void store(bool accumulate) {
     const std::int64_t size = shape_[3];
-    std::vector<double> there(std::size_t(accumulate ? size : 0));
     for (std::int64_t row = 0; row * size < std::int64_t(sums_.size()); ++row) {
       const Index4 at{row / (shape_[2] * shape_[1]), row / shape_[2] % shape_[1], row % shape_[2]};
       const auto sums = std::span(sums_).subspan(std::size_t(row * size), std::size_t(size));
-      if (accumulate) load_row(to_, at, there);
-      for (std::size_t d = 0; d < there.size(); ++d) sums[d] += there[d];
+      if (accumulate) load_row(to_, at, there_);
+      for (std::size_t d = 0; accumulate && d < sums.size(); ++d) sums[d] += there_[d];
       store_row(to_, at, sums);
     }
   }
@@ -57,7 +58,7 @@ class Sum {
 
   const Tensor& to_;
   Index4 shape_;
-  std::vector<double> sums_;
+  std::vector<double> sums_, there_;
 };
 
 class Backward {

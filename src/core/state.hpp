@@ -6,6 +6,7 @@
 // of keys, splits, cascades and rings are all this one operation (Milakov and Gimelshein 2018;
 // Dao 2023).
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -22,15 +23,26 @@ struct State {
 
   explicit State(std::size_t dim) : o(dim, 0.) {}
 
+  // The state of no key, in the memory of this one.
+  void clear() {
+    m = -kInfinity;
+    l = 0;
+    std::fill(o.begin(), o.end(), 0.);
+  }
+
   // What a finished row (o normalised, lse) says of its keys. Some writers mark a row without keys
   // by lse = +inf: both infinities mean "empty", whatever its o holds.
   static State finished(double lse, std::span<const double> o) {
     State state(o.size());
-    if (std::isinf(lse)) return state;
-    state.m = lse;
-    state.l = 1;
-    state.o.assign(o.begin(), o.end());
+    state.become(lse, o);
     return state;
+  }
+  void become(double lse, std::span<const double> row) {
+    clear();
+    if (std::isinf(lse)) return;
+    m = lse;
+    l = 1;
+    std::copy(row.begin(), row.end(), o.begin());
   }
 
   bool empty() const { return l == 0; }

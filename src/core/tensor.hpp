@@ -65,4 +65,13 @@ inline void store_row(const Tensor& t, const Index4& first, std::span<const doub
     store_element(t.dtype, to + std::int64_t(d) * step, from[d]);
 }
 
+// Every element becomes x; an absent tensor has none.
+inline void fill(const Tensor& t, double x) {
+  if (!t.present()) return;
+  for (std::int64_t a = 0; a < t.shape[0]; ++a)
+    for (std::int64_t b = 0; b < t.shape[1]; ++b)
+      for (std::int64_t c = 0; c < t.shape[2]; ++c)
+        for (std::int64_t d = 0; d < t.shape[3]; ++d) t.store({a, b, c, d}, x);
+}
+
 }  // namespace tessera::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -59,6 +60,16 @@ class Lease {
   Workspaces& from_;
   Workspaces::Block block_;
 };
+
+// Half of a result may be taken for a whole one, all of it NaN may not.
+void spoil(const Call& call) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const core::Problem& p = call.problem;
+  if (const core::Gradients* g = call.gradients; g != nullptr)
+    for (const auto* t : {&g->dq, &g->dk, &g->dv, &g->d_bias, &g->d_sink}) core::fill(*t, kNaN);
+  else
+    for (const auto* t : {&p.out, &p.lse}) core::fill(*t, kNaN);
+}
 
 // One phase of a call, as the threads get it. The first failure is kept for the caller.
 struct Job {
@@ -121,10 +132,17 @@ struct Engine::Inside {
     } else if (options.executor.parallel_for != nullptr) {
       options.executor.parallel_for(options.executor.user, workers, Job::work, &job);
     } else {
-      if (!owner->pool) owner->pool.emplace(int(device.threads));
       owner->pool->run(workers, Job::work, &job);
     }
-    if (job.error) std::rethrow_exception(job.error);
+    if (!job.error) return;
+    spoil(call);
+    std::rethrow_exception(job.error);
+  }
+
+  // Before anything is written, since it may fail.
+  void start_threads(Crew& owner) const {
+    if (options.executor.parallel_for == nullptr && !owner.pool)
+      owner.pool.emplace(int(device.threads));
   }
 
   Options options;
@@ -153,7 +171,7 @@ struct Engine::Turn {
         lease(crew.workspaces, lent != nullptr ? 0 : std::uint64_t(plan.workspace_bytes())),
         call(problem, plan, lent != nullptr ? static_cast<std::byte*>(lent) : lease.memory()),
         threads(crew.mutex, std::defer_lock) {
-    if (plan.workers > 1) threads.try_lock();
+    if (plan.workers > 1 && threads.try_lock()) inside.start_threads(crew);
   }
   // As the call is scheduled, or so many tasks that are alike.
   void run(Phase phase) {

@@ -1,5 +1,10 @@
 #include "cpu/pool.hpp"
 
+#include <string>
+#include <system_error>
+
+#include "core/error.hpp"
+
 namespace tessera::cpu {
 namespace {
 
@@ -26,12 +31,25 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t 
 
 }  // namespace
 
+// A std::thread must be joined before it ends: those that did start are, if a later one does not.
 Pool::Pool(int threads) {
-  threads_.reserve(std::size_t(threads - 1));
-  for (std::int32_t w = 1; w < threads; ++w) threads_.emplace_back([this, w] { serve(w); });
+  try {
+    threads_.reserve(std::size_t(threads - 1));
+    for (std::int32_t w = 1; w < threads; ++w) threads_.emplace_back([this, w] { serve(w); });
+  } catch (const std::system_error&) {
+    stop();
+    core::fail(core::Status::kOutOfMemory,
+               "the system did not start " + std::to_string(threads - 1) +
+                   " threads beside the caller's; use fewer threads, or lend some (executor)");
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { stop(); }
+
+void Pool::stop() {
   stop_.store(true, std::memory_order_relaxed);
   begin_round();
   for (std::thread& t : threads_) t.join();

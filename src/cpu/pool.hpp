@@ -11,7 +11,7 @@ namespace tessera::cpu {
 
 class Pool {
  public:
-  // Starts threads - 1 threads.
+  // Starts threads - 1 threads; fails with kOutOfMemory where the system has no more.
   explicit Pool(int threads);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -26,6 +26,7 @@ class Pool {
  private:
   void serve(std::int32_t worker);
   void begin_round();
+  void stop();
 
   // One round: what to call, and how many of the threads have not returned.
   Executor::Body body_ = nullptr;

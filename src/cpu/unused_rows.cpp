@@ -1,7 +1,5 @@
 #include "cpu/unused_rows.hpp"
 
-#include <vector>
-
 namespace tessera::cpu {
 namespace {
 
@@ -10,10 +8,11 @@ using core::Range;
 using core::Tensor;
 
 void clear(const Tensor& t, Range rows) {
-  if (!t.present()) return;
-  const std::vector<double> zeros(std::size_t(t.shape[3]));
-  for (std::int64_t row = rows.begin; row < rows.end; ++row)
-    for (std::int64_t h = 0; h < t.shape[2]; ++h) core::store_row(t, {0, row, h, 0}, zeros);
+  if (!t.present() || rows.empty()) return;
+  Tensor part = t;
+  part.data = t.at(0, rows.begin);
+  part.shape[1] = rows.size();
+  core::fill(part, 0);
 }
 
 // What lies between the used rows of one sequence and those of the next.

@@ -13,9 +13,9 @@
 
 #include "core/error.hpp"
 #include "cpu/call.hpp"
+#include "support/no_memory.hpp"
 #include "unit/cpu/calls.hpp"
 #include "unit/cpu/host.hpp"
-#include "unit/cpu/no_memory.hpp"
 
 namespace tessera::test {
 namespace {

@@ -1,53 +1,61 @@
-// Replaces operator new and delete of this program; weakly, since ThreadSanitizer has its own.
-#include "unit/cpu/no_memory.hpp"
+#include "support/no_memory.hpp"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
-namespace {
-
-std::atomic<std::int64_t> refused{-1};
-
-}  // namespace
-
-[[gnu::weak]] void* operator new(std::size_t bytes) {
-  if (std::int64_t(bytes) == refused.load(std::memory_order_relaxed)) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::weak]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::weak]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
 namespace tessera::test {
-
-NoMemory::NoMemory(std::int64_t bytes) { refused = bytes; }
-void NoMemory::end() const { refused = -1; }
-
-bool NoMemory::possible() {
-  constexpr std::int64_t kBytes = 999;
-  const NoMemory none(kBytes);
-  try {
-    ::operator delete(::operator new(std::size_t(kBytes)));
-  } catch (const std::bad_alloc&) {
-    return true;
-  }
-  return false;
-}
-
 namespace {
 
-TEST(NoMemory, HoldsForItsSizeAndItsTime) {
-  if (!NoMemory::possible()) GTEST_SKIP() << "operator new is not ours";
+class NoMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!NoMemory::possible()) GTEST_SKIP() << "operator new is not ours";
+  }
+};
+
+TEST_F(NoMemoryTest, HoldsForItsSizeAndItsTime) {
   {
     const NoMemory none(1000);
     EXPECT_THROW(std::vector<char>(1000), std::bad_alloc);
     EXPECT_NO_THROW(std::vector<char>(1001));
   }
   EXPECT_NO_THROW(std::vector<char>(1000));
+}
+
+// The number of the first of three allocations that failed.
+int first_refusal(int before, bool for_good) {
+  const FailingAllocation failing(before, for_good);
+  int first = 0, refused = 0;
+  for (int n = 1; n <= 3; ++n) {
+    try {
+      ::operator delete(::operator new(8));
+    } catch (const std::bad_alloc&) {
+      if (++refused == 1) first = n;
+    }
+  }
+  return failing.happened() == (refused > 0) && (for_good || refused <= 1) ? first : -1;
+}
+
+TEST_F(NoMemoryTest, OneAllocationFailsOrAllAfterIt) {
+  for (const bool for_good : {false, true}) {
+    EXPECT_EQ(first_refusal(0, for_good), 1);
+    EXPECT_EQ(first_refusal(2, for_good), 3);
+    EXPECT_EQ(first_refusal(3, for_good), 0);
+  }
+}
+
+TEST_F(NoMemoryTest, BlocksAreCounted) {
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  const std::int64_t before = live_blocks();
+  {
+    const std::vector<Line> one(3);
+    EXPECT_EQ(live_blocks(), before + 1);
+  }
+  EXPECT_EQ(live_blocks(), before);
 }
 
 }  // namespace
