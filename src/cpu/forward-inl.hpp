@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/reference.hpp"
+#include "cpu/invariant-inl.hpp"
 #include "cpu/scores-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -261,6 +262,7 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch& w, R
   find_runs<kHalves>(t.s, t.rows.size(), block, runs);
   absorb<kHalves>(t, block.size(), top);
   if (runs.size == 1) return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if (runs.size > 1 && p.batch_invariant) return accumulate_through(t, p, kv, runs);
   if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);
 }
 
