@@ -217,8 +217,10 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const bool few = ref.size() < kFewElements;  // and then they may all go one way
   const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
   const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
-  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + (few ? weights + result + out : std::hypot(weights, result, out)) +
+  const double read = m.terms.out / size;  // <d_out, out> takes over the error of out
+  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * read;
+  return sum + bound_row(sums).forward * read +
+         (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 

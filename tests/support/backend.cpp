@@ -99,8 +99,6 @@ Backend backend(const std::string& name, int threads) {
   return {name, threads, found->second.get()};
 }
 
-tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
-
 bool Backend::does(const Case& c) const {
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
