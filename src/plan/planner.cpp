@@ -36,6 +36,10 @@ const char* why_float32(const Problem& p, Backend backend, const Device& device)
   if (p.q.dtype != DType::kBfloat16) return "q, k and v are not bfloat16";
   if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
   if (backend == Backend::kStandard) return "standard attention is computed in float32";
+  // Their kernels know float32 weights, O by rows, and keys at k_begin of a batch entry.
+  if (p.packed_queries() || p.packed_keys() || p.paged() || p.dropout.p != 0 ||
+      p.state_out.present())
+    return "packed sequences, pages, dropout and states are computed in float32";
   if (!(scale >= kSmallScale && scale <= kLargeScale))
     return "with this scale products of bfloat16 could leave the range of float32";
   return nullptr;
