@@ -217,9 +217,10 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const bool few = ref.size() < kFewElements;  // and then they may all go one way
   const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
   const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
-  const double read = m.terms.out / size;  // <d_out, out> takes over the error of out
+  const double read = m.terms.out / size;  // what <d_out, out> takes over of the error of out
   const double out = m.out == sums ? 0 : bound_row(m.out).gradients * read;
-  return sum + bound_row(sums).forward * read +
+  // N(0, 1) inputs have less than half of it; beyond that the error of out in float32 counts too.
+  return sum + bound_row(sums).forward * std::max(0., read - 0.5) +
          (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
