@@ -97,13 +97,11 @@ tessera_backend number_of(const Backend& backend) { return words_of(backend.name
 
 bool Backend::does(const Case& c) const {
   const bool tiled = std::string_view(name).starts_with(kTiled);
-  if (tiled && c.pull) return c.dense() && c.dropout == 0;
+  if (tiled && c.pull) return c.cache_rows.empty() && c.dropout == 0;
   if (tiled || is_reference()) return true;
   const bool one_row_each = c.cu_q.empty() && c.cu_k.empty() && c.page_size == 0;
   return one_row_each && c.dropout == 0 && !c.state;
 }
-
-tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
 
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
