@@ -42,6 +42,20 @@ def speed() -> Iterator[dict]:
         yield tessera("bench", "--shape", "1,2048,2048,8,8,64,64", "--threads", THREADS, *option)
 
 
+def layouts() -> Iterator[dict]:
+    """One sequence of 16,384 among a hundred of 64, and both apart; dropout, pages."""
+    lengths = [64] * 50 + [16384] + [64] * 50
+    boundaries = ",".join(map(str, itertools.accumulate(lengths, initial=0)))
+    packed = ("--cu-seqlens-q", boundaries, "--cu-seqlens-k", boundaries)
+    for band in ([], ["--causal"]):
+        for shape, options in ((f"101,{sum(lengths)},{sum(lengths)},1,1,64,64", packed),
+                               ("1,16384,16384,1,1,64,64", ()), ("100,64,64,1,1,64,64", ())):
+            yield tessera("bench", "--shape", shape, "--threads", THREADS, "--samples", "5", *band,
+                          *options)
+    for option in (["--dropout", "0.1"], ["--page-size", "16"], ["--page-size", "96"]):
+        yield tessera("bench", "--shape", "1,2048,2048,8,8,64,64", "--threads", THREADS, *option)
+
+
 def memory() -> Iterator[dict]:
     """One head of 16,384 keys: what a call allocates."""
     yield tessera("bench", "--shape", "1,16384,16384,1,1,64,64", "--threads", THREADS,
@@ -82,8 +96,8 @@ def build_time() -> Iterator[dict]:
 
 
 def main() -> None:
-    parts = [build_time] if sys.argv[1:] == ["build"] else [speed, memory, errors, call_cost,
-                                                            library_size]
+    parts = [build_time] if sys.argv[1:] == ["build"] else [speed, layouts, memory, errors,
+                                                            call_cost, library_size]
     for part in parts:
         for figure in part():
             print(json.dumps(figure), flush=True)

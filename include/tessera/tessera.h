@@ -155,7 +155,7 @@ typedef struct tessera_attention_desc {
   tessera_tensor q;   /* [B, Lq, H, D]   float32, float16, bfloat16 (float64: reference) */
   tessera_tensor k;   /* [B, Lk, Hk, D]  of q's dtype */
   tessera_tensor v;   /* [B, Lk, Hk, Dv] of q's dtype */
-  tessera_tensor out; /* [B, Lq, H, Dv]  of q's dtype; may not overlap an input or itself */
+  tessera_tensor out; /* [B, Lq, H, Dv]  of q's dtype or float32; overlaps no input, nor itself */
   tessera_tensor lse; /* [B, H, Lq]      float32 (with float64: float64 too), or absent */
 
   float scale;    /* >= 0 and finite; NaN (the default): 1 / sqrt(D) */
@@ -190,7 +190,9 @@ typedef struct tessera_attention_desc {
   uint32_t dropout_offset; /* the last word of the Philox counter */
   uint64_t dropout_seed;   /* the Philox key */
 
-  /* A state is (O normalised, lse) in float32 for a set of keys; it can start and end a call. */
+  /* A state is (O normalised, lse) in float32 for a set of keys; it can start and end a call: with
+   * an out of float32, (out, lse) is the state of all keys so far. Both infinities of lse mean that
+   * no key was seen, whatever O holds. */
   tessera_tensor state_out; /* [B, Lq, H, Dv] float32: start from this */
   tessera_tensor state_lse; /* [B, H, Lq] float32 */
 

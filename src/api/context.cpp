@@ -62,7 +62,7 @@ Target choose_target(const char* wanted) {
   const std::string_view text = variable("TESSERA_CPU");
   if (!text.empty()) return find_target(text, "TESSERA_CPU");
   for (const cpu::TargetInfo& target : cpu::targets())
-    if (target.present) return {target.name, "the best of this processor"};
+    if (target.present && target.preferred) return {target.name, "the best of this processor"};
   return find_target("scalar", "the target that every processor has");
 }
 

@@ -146,7 +146,8 @@ void check_dtypes(const Problem& p) {
   };
   same_as_q("k", p.k);
   same_as_q("v", p.v);
-  same_as_q("out", p.out);
+  require(p.out.dtype == p.q.dtype || p.out.dtype == DType::kFloat32, Sentence::kOutDtype,
+          core::name_of(p.out.dtype), core::name_of(p.q.dtype));
   require(p.lse.dtype != DType::kFloat64 || p.q.dtype == DType::kFloat64, Sentence::kDtype,
           std::string_view("lse"), core::name_of(p.lse.dtype), types_of(TypeSet::kLse).words);
 }

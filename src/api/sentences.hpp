@@ -26,6 +26,7 @@ enum class Sentence {
   kUnknownDtype,
   kDtype,
   kMixedDtype,
+  kOutDtype,
   kDevice,
   kTensorFlags,
   kMisaligned,
@@ -143,7 +144,9 @@ inline constexpr SentenceRow kSentences[] = {
      "or 0x4000 (int64), that is code | bits << 8"},
     {kDtype, kInvalidArgument, "{} is {}; it must be {}: convert it"},
     {kMixedDtype, kInvalidArgument,
-     "{} is {} but q is {}; q, k, v and out must share one dtype: convert {}"},
+     "{} is {} but q is {}; q, k and v must share one dtype: convert {}"},
+    {kOutDtype, kInvalidArgument,
+     "out is {} but q is {}; it must have the dtype of q, or be float32: pass such a tensor"},
     {kDevice, kUnsupported,
      "{} lies on a device of type {}; this version computes on the CPU (TESSERA_CPU, 1): copy it "
      "to "

@@ -193,29 +193,32 @@ inline double finite_norm(std::span<const double> x) {
   return std::sqrt(squares);
 }
 
-inline constexpr std::int64_t kFewTerms = 16;
-
 // The size that the error of a gradient is relative to: its norm, or half of what its norm would be
 // if its terms did not cancel. For N(0, 1) inputs the terms are about as large as the gradient.
 inline double gradient_size(const GradientMeasure& m, std::span<const double> ref) {
   return std::max(finite_norm(ref), 0.5 * m.terms.all);
 }
 
-// The largest allowed ||x - ref|| / size. Beside the sums there are the rounding of the result, and
-// that of out, which the pass reads: <d_out, out> has its error in every term of a row.
+// The rounding of fewer elements is no average.
+inline constexpr std::size_t kFewElements = 16;
+
+// The largest allowed ||x - ref|| / size. Beside the sums there are up to three roundings to 16
+// bits: of P and dS, of the result, and of out, which the pass reads: <d_out, out> has its error in
+// every term of a row.
 inline double gradient_bound(const GradientMeasure& m, std::span<const double> ref) {
   const double size = gradient_size(m, ref);
   if (size == 0) return 0;
   const DType sums = sums_of(m.inputs);
   const double sum = bound_row(sums).gradients * growth(m.summed, effective_score(m.score));
-  // Roundings to 16 bits do not depend on each other: their squares add. P and dS may be rounded to
-  // the type of the inputs, as their fastest products want it; over many terms that averages.
-  const double unit = half_unit(m.inputs, 1) * (m.summed < kFewTerms ? 1 : 0.5);
-  const double weights = m.inputs == sums ? 0 : unit * std::max(1., m.terms.all / size);
-  const double result =
-      m.gradient == sums ? 0 : bound_row(m.gradient).forward * finite_norm(ref) / size;
+  // They do not depend on each other: their squares add. P and dS may be rounded to the type of the
+  // inputs, as their fastest products want it, and a few of them may have most of the weight.
+  const double weights =
+      m.inputs == sums ? 0 : half_unit(m.inputs, 1) * std::max(1., m.terms.all / size);
+  const bool few = ref.size() < kFewElements;  // and then they may all go one way
+  const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
+  const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
   const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + std::sqrt(weights * weights + result * result + out * out) +
+  return sum + (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
@@ -225,15 +228,18 @@ inline double relative_error(std::span<const double> x, std::span<const double> 
 }
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
-// average to lean on, and a single one may miss by half a unit in its last place. A reference that
-// the type cannot hold counts as what it rounds to. `size` is that of deviation().
+// average to lean on, and a single one may miss by half a unit in its last place. Where they are few
+// and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that the
+// type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
                    double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());
   bool only_rounded = true;
+  const bool few = want.size() < 64 && bound_row(dtype).digits < 16;
   for (std::size_t n = 0; n < want.size(); ++n) {
     if (std::isinf(rounded(dtype, want[n]))) want[n] = rounded(dtype, want[n]);
-    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]);
+    const double more = few && std::isfinite(want[n]) ? bound / 2 * std::abs(want[n]) : 0;
+    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]) + more;
     only_rounded = only_rounded && (std::isfinite(want[n]) ? near : same_kind(x[n], want[n]));
   }
   return only_rounded || relative_error(x, want, size) <= bound;

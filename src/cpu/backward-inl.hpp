@@ -56,7 +56,7 @@ HWY_INLINE void step_back(const BackwardCall& c, BackwardScratch& w, const Head&
 
 // ---- Results ----
 
-HWY_NOINLINE void define_queries(const BackwardCall& c, const Head& head) {
+HWY_NOINLINE inline void define_queries(const BackwardCall& c, const Head& head) {
   core::reference::HeadGradients sums;
   sums.dq.resize(std::size_t(head.sequence.queries * c.p.dim));
   core::reference::add_head(c.p, c.g, head.b, head.h, sums);
@@ -67,7 +67,7 @@ HWY_NOINLINE void define_queries(const BackwardCall& c, const Head& head) {
                    c.g.accumulate);
 }
 
-HWY_NOINLINE void define_keys(const BackwardCall& c, const Head& first, Range keys) {
+HWY_NOINLINE inline void define_keys(const BackwardCall& c, const Head& first, Range keys) {
   core::reference::HeadGradients sums;
   sums.keys = keys;
   if (c.g.dk.present()) sums.dk.resize(std::size_t(keys.size() * c.p.dim));
@@ -115,7 +115,7 @@ HWY_INLINE void finish_keys(const BackwardCall& c, BackwardScratch& w, const Hea
   };
   for (std::int64_t j = 0; j < keys.size(); ++j) {
     store_row(c.g.dk, w.dk, j, c.p.scale);
-    store_row(c.g.dv, w.dv, j, 1);
+    store_row(c.g.dv, w.dv, j, float(c.p.dropout.factor()));
   }
 }
 
@@ -139,8 +139,8 @@ struct Parts {
 
 // All queries of one head before some keys.
 template <class A>
-HWY_NOINLINE void attend_back(const BackwardCall& c, BackwardScratch& w, const Head& head,
-                              Range keys, std::int64_t first_key) {
+HWY_NOINLINE inline void attend_back(const BackwardCall& c, BackwardScratch& w, const Head& head,
+                                     Range keys, std::int64_t first_key) {
   const Range all{0, head.sequence.queries};
   A::pack_queries(w.queries, c, head, all, w.row);
   if (c.g.dq.present())
@@ -169,7 +169,7 @@ template <class A> HWY_NOINLINE void backward(Call& call, int worker) {
   const plan::Plan& plan = call.plan;
   BackwardScratch w(call, call.of_worker(worker));
   const Parts parts(call, w.at.dim);
-  A::begin();
+  [[maybe_unused]] const typename A::Session session;
   call.tasks.work(worker, [&](std::int64_t task) {
     const std::int64_t split = task % plan.splits, kv = task / plan.splits;
     const std::int64_t b = kv / p.kv_heads, first_head = kv % p.kv_heads * p.group();
@@ -193,11 +193,10 @@ template <class A> HWY_NOINLINE void backward(Call& call, int worker) {
     clear_after(w, stored, first.sequence.keys.end);
     finish_keys(c, w, first, stored);
   });
-  A::end();
 }
 
 // dQ of one head where the keys were split: the parts are added in their order.
-HWY_NOINLINE void reduce_queries(Call& call, int worker) {
+HWY_NOINLINE inline void reduce_queries(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
   const BackwardScratch w(call, call.of_worker(worker));
   const Parts parts(call, w.at.dim);

@@ -61,8 +61,8 @@ HWY_INLINE void add_scores(const BiasPart& part, const BackwardScratch& w, const
   }
 }
 
-HWY_NOINLINE void sum_bias(const BackwardCall& c, BackwardScratch& w, const BiasPart& part,
-                           const Head& head) {
+HWY_NOINLINE inline void sum_bias(const BackwardCall& c, BackwardScratch& w, const BiasPart& part,
+                                  const Head& head) {
   const Range keys = head.sequence.keys, all = part.rows & Range{0, head.sequence.queries};
   for (std::int64_t span = all.begin; span < all.end; span += kSpan) {
     const Range rows = Range{span, span + kSpan} & all;
@@ -79,7 +79,8 @@ HWY_NOINLINE void sum_bias(const BackwardCall& c, BackwardScratch& w, const Bias
 }
 
 // The careful path: the same sums by the definition.
-HWY_NOINLINE void define_bias(const BackwardCall& c, const BiasPart& part, std::span<double> sums) {
+HWY_NOINLINE inline void define_bias(const BackwardCall& c, const BiasPart& part,
+                                     std::span<double> sums) {
   const std::int64_t columns = part.keys;
   for (std::int64_t b = part.batches.begin; b < part.batches.end; ++b)
     for (std::int64_t h = part.heads.begin; h < part.heads.end; ++h) {
@@ -107,7 +108,7 @@ inline bool collect(const BiasPart& part, std::span<double> sums) {
   return finite;
 }
 
-HWY_NOINLINE void differentiate_bias(Call& call, int worker) {
+HWY_NOINLINE inline void differentiate_bias(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
   BackwardScratch w(call, call.of_worker(worker));
   call.tasks.work(worker, [&](std::int64_t task) {
@@ -137,7 +138,7 @@ HWY_NOINLINE void differentiate_bias(Call& call, int worker) {
 }
 
 // dsink += exp(sink - lse) (dLSE - <dO, O>): the sink is a key whose value is 0.
-HWY_NOINLINE void differentiate_sink(Call& call, int worker) {
+HWY_NOINLINE inline void differentiate_sink(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
   const Problem& p = c.p;
   std::vector<double> out(std::size_t(p.value_dim)), d_out(out.size());

@@ -90,8 +90,7 @@ struct BackwardPairs {
   static constexpr bool kScaled = false;
   static constexpr int kKeyGroup = kKeyTile;
 
-  static void begin() {}
-  static void end() {}
+  struct Session {};  // what a worker holds while it computes
   static void prepare(const BackStrip&, BackwardScratch&, bool) {}
 
   // Scratch for two rows of float32, and the pairs that a column takes.
@@ -212,6 +211,9 @@ struct BackwardPairs {
                            _mm512_permutexvar_epi16(order, round_both(x[j][half], x[j + 1][half])));
   }
 
+  // The planner leaves dropout to float32.
+  static void drop_weights(const BackStrip&, BackwardScratch&, std::int64_t) {}
+
   static float* span_of(const Matrix& m, std::int64_t row) { return m.row(row / 2); }
   static HWY_INLINE void add_tile(const Matrix& to, const float* w, const Matrix& rows,
                                   std::int64_t key, Range some) {
@@ -237,7 +239,7 @@ struct BackwardPairs {
   static const Matrix& collect_queries(BackwardScratch& w) { return w.queries.dq; }
 };
 
-HWY_NOINLINE void backward_pairs(Call& call, int worker) {
+HWY_NOINLINE inline void backward_pairs(Call& call, int worker) {
   call.plan.arithmetic == plan::Arithmetic::kPairs ? backward<BackwardPairs>(call, worker)
                                                    : backward<BackwardFloat32>(call, worker);
 }

@@ -66,6 +66,7 @@ struct BackwardScratch {
   SpanBlock block;
   Problem uncapped;  // the problem as its modifiers see it: the soft cap is applied here
   Modifiers modifiers;
+  KeptPairs kept;
   float *row, *bias_sums;
 
   BackwardScratch(const Call& call, float* memory)
@@ -100,6 +101,7 @@ struct BackStrip {
   Range rows, visible, full;  // visible: whole tiles of the block; full: keys that all rows see
   std::int64_t first;         // row of `queries` at its begin
   int column;                 // of SpanBlock
+  const KeptPairs* kept;  // what dropout keeps, keys counted from those of `visible`; or nullptr
 };
 
 // A span of queries, of which `live` see something, before the block of keys.
@@ -153,8 +155,7 @@ struct BackwardFloat32 {
   static constexpr bool kScaled = true;       // scores come in units of log2
   static constexpr int kKeyGroup = kKeyTile;  // keys that add_tile takes
 
-  static void begin() {}
-  static void end() {}
+  struct Session {};  // what a worker holds while it computes
 
   static void pack_queries(Queries& t, const BackwardCall& c, const Head& head, Range rows,
                            float* row) {
@@ -203,6 +204,15 @@ struct BackwardFloat32 {
                                          std::int64_t key) {
     return w.block.p + place(t, w, key);
   }
+  // Weights of 0 for the pairs that dropout removes: dV does not see them.
+  static HWY_INLINE void drop_weights(const BackStrip& t, BackwardScratch& w, std::int64_t key) {
+    float* const tile = w.block.p + place(t, w, key);
+    for (int j = 0; j < kKeyTile; ++j)
+      for (int half = 0; half < 2; ++half) {
+        float* const at = tile + j * kSpan + half * N;
+        hn::Store(t.kept->keep(hn::Load(d, at), half, key + j - t.visible.begin), d, at);
+      }
+  }
   static HWY_INLINE void put_scores(const BackStrip& t, BackwardScratch& w, std::int64_t key,
                                     const V (&x)[kKeyTile][2]) {
     store_tile(w.block.ds + place(t, w, key), x);
@@ -235,7 +245,7 @@ struct BackwardFloat32 {
 
 // The scores of a strip with everything that modifies them, in pairs.s, and the slope of the cap.
 template <class A>
-HWY_NOINLINE void modified_scores(const BackStrip& t, BackwardScratch& w, Seen seen) {
+HWY_NOINLINE inline void modified_scores(const BackStrip& t, BackwardScratch& w, Seen seen) {
   const Problem& p = t.call.p;
   const V unit = hn::Set(d, A::kScaled ? 1 : p.scale * kLog2E);
   const float cap = p.softcap * kLog2E;
@@ -300,10 +310,13 @@ HWY_INLINE void differentiate_tile(const BackStrip& t, BackwardScratch& w, std::
   V dp[kKeyTile][2];
   A::d_weights(dp, t, w, key);
   const V base[2] = {hn::Load(d, delta), hn::Load(d, delta + N)};
+  const V factor = hn::Set(d, float(t.call.p.dropout.factor()));
   const float* weights = A::weights(t, w, key);
   for (int j = 0; j < kKeyTile; ++j)
     for (int half = 0; half < 2; ++half) {
       const V weight = A::weight(weights, j, half);
+      if (t.kept != nullptr)
+        dp[j][half] = hn::Mul(factor, t.kept->keep(dp[j][half], half, key + j - t.visible.begin));
       V ds = hn::Mul(weight, hn::Sub(dp[j][half], base[half]));
       if (slope != nullptr) ds = hn::Mul(ds, hn::Load(d, slope + j * kStrip + half * N));
       dp[j][half] = hn::IfThenZeroElse(is_hidden(weight), ds);
@@ -317,9 +330,10 @@ HWY_INLINE void weigh_strip(const BackStrip& t, BackwardScratch& w, bool d_score
   const bool capped = kModified && inner && t.call.p.softcap != 0;
   for (std::int64_t key = t.visible.begin; key < t.visible.end; key += kKeyTile) {
     weigh_tile<A, kModified>(t, w, key);
-    if (!d_scores) continue;
-    differentiate_tile<A>(t, w, key,
-                          capped ? w.block.slope + (key - t.visible.begin) * kStrip : nullptr);
+    if (d_scores)
+      differentiate_tile<A>(t, w, key,
+                            capped ? w.block.slope + (key - t.visible.begin) * kStrip : nullptr);
+    if (t.kept != nullptr) A::drop_weights(t, w, key);
   }
 }
 
@@ -343,13 +357,16 @@ HWY_INLINE Range weigh_span(const BackwardCall& c, BackwardScratch& w, const Hea
     if (seen == Seen::kNone) continue;
     visible.begin = keys.begin + (visible.begin - keys.begin) / A::kKeyGroup * A::kKeyGroup;
     visible.end = keys.begin + divide_up(visible.end - keys.begin, A::kKeyGroup) * A::kKeyGroup;
+    const bool dropping = c.p.dropout.p != 0;
+    if (dropping) w.kept.draw<2>(c.p, head, strip, visible);
     const BackStrip t{c,
                       head,
                       strip,
                       visible,
                       band.seen_by_all(strip),
                       strip.begin - w.queries.rows.begin,
-                      i * kStrip};
+                      i * kStrip,
+                      dropping ? &w.kept : nullptr};
     A::prepare(t, w, wanted.d_scores);
     if (c.p.softcap != 0 || w.modifiers.needed(seen)) {
       modified_scores<A>(t, w, seen);

@@ -73,8 +73,10 @@ struct Target {
   const char* name;
   std::int64_t lanes;
   bool (*present)();
+  bool (*preferred)();        // whether it is, where present, faster than the rows below it
   plan::Arithmetic bfloat16;  // what plan::Device says of it
   Phase forward;
+  Phase decode[2];       // the states of splits, and their merge
   Phase backward;        // dq, dk and dv
   Phase reduce_queries;  // dq, where the keys were split
   Phase bias, sink;      // their gradients

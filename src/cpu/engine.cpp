@@ -93,7 +93,8 @@ struct Job {
 
 std::vector<TargetInfo> targets() {
   std::vector<TargetInfo> all;
-  for (const Target& t : target_table()) all.push_back({t.name, t.lanes, t.present(), t.bfloat16});
+  for (const Target& t : target_table())
+    all.push_back({t.name, t.lanes, t.present(), t.preferred(), t.bfloat16});
   return all;
 }
 
@@ -189,6 +190,11 @@ void Engine::run(const core::Problem& problem, const plan::Plan& plan, void* len
   if (plan.tasks == 0) return;
   const Target& target = inside_->target;
   Turn turn(*inside_, problem, plan, lent);
+  if (plan.kernel == plan::Kernel::kDecode) {
+    turn.run(target.decode[0], plan.tasks);
+    if (plan.splits == 1) return;
+    return turn.run(target.decode[1], problem.batch * problem.heads * problem.queries);
+  }
   if (plan.backend == plan::Backend::kCpu) return turn.run(target.forward);
   for (const Phase phase : target.standard) turn.run(phase);
 }

@@ -17,6 +17,7 @@ struct TargetInfo {
   std::string_view name;
   std::int64_t lanes;  // float32 in one vector
   bool present;        // this processor has it
+  bool preferred;      // it is the faster one there
   plan::Arithmetic bfloat16;
 };
 

@@ -40,7 +40,7 @@ template <int kHalves> HWY_INLINE void find_top(const float* s, std::int64_t key
 
 // s = -inf where the band hides one of `keys` from a row.
 template <int kHalves>
-HWY_NOINLINE void hide(float* s, const core::Band& band, Range rows, Range keys) {
+HWY_NOINLINE inline void hide(float* s, const core::Band& band, Range rows, Range keys) {
   for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip) {
     const std::int64_t diagonal = j - band.offset - rows.begin;
     const float low = float(diagonal - band.right), high = float(diagonal + band.left);
@@ -79,8 +79,10 @@ HWY_INLINE void score(Strip& t, const Problem& p, const core::Band& band, const 
 }
 
 // P = 2^(unit S - m); l = alpha l + rowsum(P), alpha = 2^(m_old - m). S, P: these rows of t.s.
-template <int kHalves, class T = Float32>
-HWY_INLINE void absorb(Strip& t, Range rows, const V (&top)[2], float unit = 1) {
+// Dropout removes pairs from P, but not from its sum.
+template <int kHalves, class T = Float32, class Kept = EveryPair>
+HWY_INLINE void absorb(Strip& t, Range rows, const V (&top)[2], float unit = 1,
+                       const Kept& kept = {}) {
   V base[2], sum[2];  // the block has its own sum: one long sum would drift
   for (int half = 0; half < kHalves; ++half) {
     const V old = hn::Load(d, t.m + half * N);
@@ -92,6 +94,7 @@ HWY_INLINE void absorb(Strip& t, Range rows, const V (&top)[2], float unit = 1) 
     hn::Store(exp2(hn::Sub(old, base[half])), d, t.alpha + half * N);
   }
   T::template weigh<kHalves>(t.s, rows, unit, base, sum);
+  kept.template drop<kHalves>(t.s, rows.size());
   for (int half = 0; half < kHalves; ++half) {
     const V alpha = hn::Load(d, t.alpha + half * N), l = hn::Load(d, t.l + half * N);
     hn::Store(hn::MulAdd(alpha, l, sum[half]), d, t.l + half * N);
@@ -120,8 +123,8 @@ HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band& ba
 
 // The same where the block falls into runs of keys that somebody sees: O is rescaled once.
 template <class Block>
-HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
-                                  const Block& kv, const Runs& runs) {
+HWY_NOINLINE inline void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
+                                         const Block& kv, const Runs& runs) {
   for (std::int64_t c = 0; c < p.value_dim; c += kPanel)
     for (int r = 0; r < kStrip; ++r)
       for (int half = 0; half < 2; ++half) {
@@ -134,18 +137,20 @@ HWY_NOINLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& 
 
 // What one worker writes to.
 template <class T = Float32> struct Scratch {
+  const Problem& problem;
   Strip strips[plan::kMostStrips];
   int count;  // of them that a task uses
   float* row;
   Modifiers modifiers;
   typename T::Packer packer;
+  KeptPairs kept;
 
   Scratch(const Problem& p, const plan::Plan& plan, float* memory)
-      : count(int(plan.task_queries / kStrip)),
+      : problem(p),
+        count(int(plan.task_queries / kStrip)),
         row(memory + strip_floats(p) * count + kScoreFloats),
         modifiers(p, row + row_floats(p)),
-        packer(p, plan.packing, row + row_floats(p) + Modifiers::scratch_floats(p),
-               plan.longest_keys) {
+        packer(p, plan, row + row_floats(p) + Modifiers::scratch_floats(p)) {
     for (Strip& t : strips) {
       t.q = memory + (&t - strips) * strip_floats(p);
       t.o = t.q + T::steps(p.dim) * kStrip;
@@ -162,6 +167,40 @@ template <class T = Float32> struct Scratch {
   }
 };
 
+// The keys that some row sees and keeps, then P; scores of the block begin at row `lead` of t.s.
+template <class T, int kHalves, class Block, class Kept>
+HWY_INLINE void absorb_runs(Strip& t, const Block& kv, const Kept& kept, Runs& runs) {
+  const float* const s = t.s + kv.lead() * kStrip;
+  V top[2];
+  find_top<kHalves>(s, kv.keys.size(), top);
+  find_runs<kHalves>(s, t.rows.size(), kv.keys, runs, kept);
+  absorb<kHalves, T>(t, {kv.lead(), kv.lead() + kv.keys.size()}, top, 1, kept);
+}
+
+// P and O of a block whose scores change, or which loses pairs to dropout.
+template <class T, int kHalves, class Block>
+HWY_NOINLINE inline void absorb_modified(Strip& t, const Head& head, Scratch<T>& w, const Block& kv,
+                                         Seen seen) {
+  const Problem& p = w.problem;
+  const core::Band& band = head.sequence.band;
+  const bool dropping = p.dropout.p != 0;
+  float* const s = t.s + kv.lead() * kStrip;
+  Runs runs;
+  T::template scale<kHalves>(s, kv.keys.size(), T::unit(p));
+  if (w.modifiers.needed(seen)) w.modifiers.template apply<kHalves>(head, t.rows, kv.keys, seen, s);
+  kv.mark_rows(t.s, p, head, t.l);
+  if (dropping) {  // in float32 alone: the planner sees to it
+    w.kept.template draw<kHalves>(p, head, t.rows, kv.keys);
+    absorb_runs<T, kHalves>(t, kv, w.kept, runs);
+  } else {
+    absorb_runs<T, kHalves>(t, kv, EveryPair(), runs);
+  }
+  // A dropped key raises the maximum without being in a run: O is then rescaled whatever the runs.
+  if (runs.size == 1 && (!dropping || runs.run[0] == kv.keys))
+    return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if (runs.size > 0 || dropping) accumulate_runs(t, p, band, kv, runs);
+}
+
 // One block of keys for one strip: S, P, O.
 template <class T, int kHalves>
 HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch<T>& w, Range block) {
@@ -169,30 +208,20 @@ HWY_INLINE void step(Strip& t, const Problem& p, const Head& head, Scratch<T>& w
   if (seen == Seen::kNone) return;
   const core::Band& band = head.sequence.band;
   const auto kv = w.packer(p, head.sequence, head.kv_head, block);
+  const bool modified = w.modifiers.needed(seen);
   V top[2];
   score<kHalves>(t, p, band, kv, top);
-  const Range in_strip{kv.lead(), kv.lead() + block.size()};
-  if (!w.modifiers.needed(seen)) {
-    t.plain = true;
-    kv.mark_rows(t.s, p, head, t.l);
-    absorb<kHalves, T>(t, in_strip, top, T::unit(p));
-    return accumulate_keys(t, p, band, kv, block);
-  }
-  float* const s = t.s + kv.lead() * kStrip;
-  T::template scale<kHalves>(s, block.size(), T::unit(p));
-  w.modifiers.template apply<kHalves>(head, t.rows, block, seen, s);
-  find_top<kHalves>(s, block.size(), top);
-  Runs runs;
-  find_runs<kHalves>(s, t.rows.size(), block, runs);
+  t.plain = t.plain || !modified;
+  if (modified || p.dropout.p != 0) return absorb_modified<T, kHalves>(t, head, w, kv, seen);
   kv.mark_rows(t.s, p, head, t.l);
-  absorb<kHalves, T>(t, in_strip, top);
-  if (runs.size == 1) return accumulate_keys(t, p, band, kv, runs.run[0]);
-  if (runs.size > 1) accumulate_runs(t, p, band, kv, runs);
+  absorb<kHalves, T>(t, {kv.lead(), kv.lead() + block.size()}, top, T::unit(p));
+  accumulate_keys(t, p, band, kv, block);
 }
 
 // One task: the queries of one head from `row` on.
 template <class T>
-HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std::int64_t row) {
+HWY_NOINLINE inline void attend(const Problem& p, Scratch<T>& w, const Head& head,
+                                std::int64_t row) {
   const Range rows = Range{row, row + w.count * kStrip} & Range{0, head.sequence.queries};
   const Range keys = head.sequence.band.seen_by_any(rows) & head.sequence.keys;
   const int strips = int(divide_up(rows.size(), kStrip));
@@ -208,13 +237,17 @@ HWY_NOINLINE void attend(const Problem& p, Scratch<T>& w, const Head& head, std:
       half ? step<T, 1>(w.strips[i], p, head, w, block)
            : step<T, 2>(w.strips[i], p, head, w, block);
     }
-  for (int i = 0; i < strips; ++i) finish(w.strips[i], p, head, w.row);
+  for (int i = 0; i < strips; ++i) {
+    T::settle(w.strips[i], p);
+    finish(w.strips[i], p, head, w.row);
+  }
 }
 
 template <class T = Float32> HWY_NOINLINE void forward(Call& call, int worker) {
   const Problem& p = call.problem;
   const std::int64_t with_queries = call.plan.tasks - call.plan.clearing;
   Scratch<T> scratch(p, call.plan, call.of_worker(worker));
+  [[maybe_unused]] const typename T::Session session;
   call.tasks.work(worker, [&](std::int64_t index) {
     if (index >= with_queries) return clear(p, index - with_queries, scratch.row);
     const Schedule::Task task = call.schedule.task(index);

@@ -89,8 +89,8 @@ HWY_INLINE void transpose(float* columns, const Matrix& rows, std::int64_t count
 }
 
 // Packs these rows of the head; `out` is scratch for one row.
-HWY_NOINLINE void pack_queries(Queries& t, const BackwardCall& c, const Head& head, Range rows,
-                               float* out) {
+HWY_NOINLINE inline void pack_queries(Queries& t, const BackwardCall& c, const Head& head,
+                                      Range rows, float* out) {
   t.rows = rows;
   const std::int64_t padded_rows = divide_up(rows.size(), kSpan) * kSpan;
   for (std::int64_t r = 0; r < rows.size(); ++r) pack_query(t, c, head, r, out);
@@ -106,7 +106,7 @@ struct Keys {
   Matrix k, v;
 };
 
-HWY_NOINLINE void pack_keys(Keys& t, const Problem& p, const Head& head, Range range) {
+HWY_NOINLINE inline void pack_keys(Keys& t, const Problem& p, const Head& head, Range range) {
   t.range = range;
   for (std::int64_t j = 0; j < range.size(); ++j) {
     const core::KeyPlace at = p.place(head.sequence, head.b, range.begin + j);

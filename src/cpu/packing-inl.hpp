@@ -75,19 +75,16 @@ inline std::int64_t end_of_keys(const Problem& p, const Sequence& s) {
 // read. A block is packed when it is first wanted, so hidden ones cost nothing.
 class Packer {
  public:
-  // No sequence has more than `longest` keys.
-  Packer(const Problem& p, plan::Packing packing, float* memory, std::int64_t longest)
-      : packing_(packing),
+  Packer(const Problem& p, const plan::Plan& plan, float* memory)
+      : packing_(plan.packing),
         slot_floats_(kBlock * (p.dim + padded(p.value_dim))),
         head_blocks_(divide_up(p.keys, kBlock)),
         memory_(memory) {
-    if (packing == plan::Packing::kNone) return;
-    slots_ = packing == plan::Packing::kHead ? divide_up(longest, kBlock) : 1;
+    if (packing_ == plan::Packing::kNone) return;
+    slots_ = packing_ == plan::Packing::kHead ? divide_up(plan.longest_keys, kBlock) : 1;
     owner_ = reinterpret_cast<std::int64_t*>(memory + slots_ * slot_floats_);
     std::fill_n(owner_, slots_, std::int64_t{-1});
   }
-  Packer(const Problem& p, plan::Packing packing, float* memory)
-      : Packer(p, packing, memory, p.keys) {}
 
   // The block of keys around `keys`, which does not cross a multiple of kBlock.
   KeyBlock operator()(const Problem& p, const Sequence& s, std::int64_t kv_head, Range keys) {
@@ -138,6 +135,7 @@ class Packer {
 // The arithmetic of a forward, as its loops see it. One step of a score multiplies one dimension.
 struct Float32 {
   using Packer = cpu::HWY_NAMESPACE::Packer;
+  struct Session {};  // what a thread prepares for the time of its tasks
 
   static constexpr std::int64_t steps(std::int64_t dim) { return dim; }
 
@@ -146,6 +144,9 @@ struct Float32 {
     load(to, p.q, at, p.dim);
     for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= p.scale * kLog2E;
   }
+
+  // Brings O into the order of rows.
+  template <class Strip> static void settle(Strip&, const Problem&) {}
 
   // What a score is multiplied by to be in units of log2, and that for some keys.
   static constexpr float unit(const Problem&) { return 1; }

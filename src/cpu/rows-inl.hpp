@@ -50,6 +50,24 @@ HWY_INLINE std::int64_t store_vectors(core::Float16* to, const float* from, std:
   }
   return i;
 }
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+// As core::bfloat16_from_float, which the compiler vectorises at half the speed.
+HWY_INLINE std::int64_t store_vectors(core::Bfloat16* to, const float* from, std::int64_t n) {
+  std::int64_t i = 0;
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  for (; i + N <= n; i += N) {
+    const auto x = hn::LoadU(d, from + i);
+    const auto bits = hn::BitCast(words, x), upper = hn::ShiftRight<16>(bits);
+    const auto even = hn::Add(hn::And(upper, hn::Set(words, 1u)), hn::Set(words, 0x7fffu));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, even));
+    const auto quiet = hn::Or(upper, hn::Set(words, 0x40u));
+    const auto chosen = hn::IfThenElse(hn::RebindMask(words, hn::Eq(x, x)), rounded, quiet);
+    hn::StoreU(hn::TruncateTo(halves, chosen), halves, &to[i].bits);
+  }
+  return i;
+}
+#endif
 // The compiler vectorises the others.
 template <class T> HWY_INLINE std::int64_t load_vectors(float*, const T*, std::int64_t) {
   return 0;
@@ -94,14 +112,15 @@ HWY_INLINE void store(const Tensor& t, void* at, const float* from, std::int64_t
 constexpr int kTogether = int(kTiles.together);
 static_assert(kTogether == 4 || N == 1);
 
-// to[i * kStrip + r] = rows[r * stride + i] for kTogether rows of n elements.
+// to[i * kTo + r] = rows[r * stride + i] for kTogether rows of n elements.
+template <int kTo = kStrip>
 HWY_INLINE void transpose_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT rows,
                                std::int64_t stride, std::int64_t n) {
   std::int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<float, 4> d4;
   const hn::FixedTag<double, 2> d2;  // pairs of float32
-  for (; i + 4 <= n; i += 4) {
+  for (const std::int64_t whole = n / 4 * 4; i < whole; i += 4) {
     const auto a = hn::LoadU(d4, rows + i), b = hn::LoadU(d4, rows + stride + i);
     const auto c = hn::LoadU(d4, rows + 2 * stride + i), e = hn::LoadU(d4, rows + 3 * stride + i);
     const auto ab_low = hn::BitCast(d2, hn::InterleaveLower(d4, a, b));
@@ -109,7 +128,7 @@ HWY_INLINE void transpose_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT
     const auto ce_low = hn::BitCast(d2, hn::InterleaveLower(d4, c, e));
     const auto ce_high = hn::BitCast(d2, hn::InterleaveUpper(d4, c, e));
     const auto put_column = [&](int k, auto pairs) {
-      hn::StoreU(hn::BitCast(d4, pairs), d4, to + (i + k) * kStrip);
+      hn::StoreU(hn::BitCast(d4, pairs), d4, to + (i + k) * kTo);
     };
     put_column(0, hn::InterleaveLower(d2, ab_low, ce_low));
     put_column(1, hn::InterleaveUpper(d2, ab_low, ce_low));
@@ -118,7 +137,7 @@ HWY_INLINE void transpose_rows(float* HWY_RESTRICT to, const float* HWY_RESTRICT
   }
 #endif
   for (; i < n; ++i)
-    for (int r = 0; r < kTogether; ++r) to[i * kStrip + r] = rows[r * stride + i];
+    for (int r = 0; r < kTogether; ++r) to[i * kTo + r] = rows[r * stride + i];
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

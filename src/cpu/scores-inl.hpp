@@ -162,6 +162,13 @@ class Modifiers {
   float* rows_;
 };
 
+// What happens to a weight of key j (counted from the first of its block) on its way to P V, and to
+// the lanes that see it. KeptPairs (dropout-inl.hpp) is the other kind.
+struct EveryPair {
+  template <class X> HWY_INLINE X keep(X x, int, std::int64_t) const { return x; }
+  template <int kHalves> static void drop(float*, std::int64_t) {}
+};
+
 // The keys of a block that some row still sees, as runs. A key that no row of the strip sees
 // is never multiplied, so whatever its value holds has no effect.
 struct Runs {
@@ -169,15 +176,17 @@ struct Runs {
   int size = 0;
 };
 
-template <int kHalves>
-HWY_INLINE void find_runs(const float* s, std::int64_t rows, Range keys, Runs& runs) {
+template <int kHalves, class Pairs = EveryPair>
+HWY_INLINE void find_runs(const float* s, std::int64_t rows, Range keys, Runs& runs,
+                          const Pairs& pairs = {}) {
   runs.size = 0;
   bool open = false;
   for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip) {
     bool live = false;
     for (int half = 0; half < kHalves; ++half) {
       const auto hidden = hn::Eq(hn::Load(d, s + half * N), hn::Set(d, -kInfinity));
-      live |= !hn::AllFalse(d, hn::AndNot(hidden, lanes_within(half, 0, float(rows - 1))));
+      const auto seen = hn::AndNot(hidden, lanes_within(half, 0, float(rows - 1)));
+      live |= !hn::AllFalse(d, pairs.keep(seen, half, j - keys.begin));
     }
     if (live && !open) runs.run[runs.size++].begin = j;
     if (live) runs.run[runs.size - 1].end = j + 1;

@@ -8,6 +8,7 @@
 #endif
 
 #include "cpu/backward_options-inl.hpp"
+#include "cpu/decode-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -120,13 +121,13 @@ struct Values {
   }
 };
 
-HWY_NOINLINE void standard_scores(Call& call, int worker) {
+HWY_NOINLINE inline void standard_scores(Call& call, int worker) {
   for_each_strip(call, worker, Scores{});
 }
-HWY_NOINLINE void standard_softmax(Call& call, int worker) {
+HWY_NOINLINE inline void standard_softmax(Call& call, int worker) {
   for_each_strip(call, worker, Softmax{});
 }
-HWY_NOINLINE void standard_values(Call& call, int worker) {
+HWY_NOINLINE inline void standard_values(Call& call, int worker) {
   for_each_strip(call, worker, Values{});
 }
 
@@ -135,8 +136,10 @@ inline Target target(const char* name, bool (*present)()) {
   return {.name = name,
           .lanes = N,
           .present = present,
+          .preferred = [] { return true; },
           .bfloat16 = plan::Arithmetic::kFloat32,
           .forward = forward<>,
+          .decode = {decode, decode_merge},
           .backward = backward<BackwardFloat32>,
           .reduce_queries = reduce_queries,
           .bias = differentiate_bias,

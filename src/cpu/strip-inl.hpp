@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "core/reference.hpp"
-#include "cpu/scores-inl.hpp"
+#include "cpu/dropout-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -41,6 +41,26 @@ HWY_INLINE void aim(Strip& t, const Head& head, Range rows) {
   t.plain = false;
 }
 
+// The state that a call starts from, merged into what the strip has: o counts exp(lse), and since
+// it is no dropped pair, the factor of dropout at the end is taken back. Both infinities of lse
+// mean that nothing was seen, whatever o holds. row has room for value_dim floats.
+HWY_NOINLINE inline void resume(Strip& t, const Problem& p, const Head& head, float* row) {
+  const auto share = float(1 - double(p.dropout.p));
+  const Sequence& s = head.sequence;
+  for (std::int64_t r = 0; r < t.rows.size(); ++r) {
+    const std::int64_t at = s.q_begin + t.rows.begin + r;
+    const auto lse = float(p.state_lse.load(s.q_batch, head.h, at));
+    if (std::isinf(lse)) continue;
+    const float seen = lse * kLog2E < kLowest ? kLowest : lse * kLog2E;
+    const float m = seen <= t.m[r] ? t.m[r] : seen;  // a NaN passes the comparison
+    const float weight = std::exp2(seen - m);
+    t.l[r] = t.l[r] * std::exp2(t.m[r] - m) + weight;
+    t.m[r] = m;
+    load(row, p.state_out, p.state_out.at(s.q_batch, at, head.h), p.value_dim);
+    for (std::int64_t c = 0; c < p.value_dim; ++c) t.output(r, c) = row[c] * (weight * share);
+  }
+}
+
 // The state before any key. A sink is a key with the value 0: m is its logit, l is 1.
 template <class T = Float32>
 HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows) {
@@ -58,12 +78,15 @@ HWY_INLINE void begin(Strip& t, const Problem& p, const Head& head, float* rows)
     }
     transpose_rows(t.q + r, rows, steps, steps);
   }
+  if (p.state_lse.present()) resume(t, p, head, rows);
 }
 
-// out = O / l for one row. False if an element is not finite.
+// out = O / l for one row, and what a pair counts that dropout kept. False if an element is not
+// finite.
 HWY_INLINE bool store_row(const Strip& t, const Problem& p, const Head& head, std::int64_t r,
                           float* row) {
-  const float factor = t.l[r] == 0 ? 0.f : 1 / t.l[r];
+  const float kept = p.dropout.p == 0 ? 1.f : float(p.dropout.factor());
+  const float factor = t.l[r] == 0 ? 0.f : kept / t.l[r];
   V zero = hn::Zero(d);  // NaN after an element that is not finite
   for (std::int64_t c = 0; c < p.value_dim; c += N) {
     const V x = hn::Mul(hn::Set(d, factor), hn::Load(d, &t.output(r, c)));
@@ -94,7 +117,8 @@ HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
 
 // The careful path. A weight of 0 does not hide a NaN or an infinity in V, and float32 may overflow
 // where the definition does not: a row that came out so is computed by the definition.
-HWY_NOINLINE void define_row(const Problem& p, const Head& head, std::int64_t i, double* row) {
+HWY_NOINLINE inline void define_row(const Problem& p, const Head& head, std::int64_t i,
+                                    double* row) {
   const std::span<double> out(row, std::size_t(p.value_dim));
   const double lse = core::reference::forward_row(p, head.b, head.h, i, out);
   const std::int64_t batch = head.sequence.q_batch, at = head.sequence.q_begin + i;
@@ -114,7 +138,7 @@ HWY_INLINE void finish(const Strip& t, const Problem& p, const Head& head, float
 
 // Rows that belong to no sequence say what a row without keys says, in head h. row has room for
 // value_dim floats.
-HWY_NOINLINE void clear(const Problem& p, std::int64_t h, float* row) {
+HWY_NOINLINE inline void clear(const Problem& p, std::int64_t h, float* row) {
   std::fill_n(row, p.value_dim, 0.f);
   for (std::int64_t b = 0; b <= p.batch; ++b) {
     const Range rows = p.rows_between(b);

@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "cpu/targets.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "cpu/backward_pairs-inl.hpp"
+#include "cpu/backward_amx-inl.hpp"
 
 #if HWY_ONCE
 #include <span>
@@ -17,14 +17,17 @@ namespace {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+[[maybe_unused]] bool has_avx512bf16() {
+  return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
 
 }  // namespace
 
 std::span<const Target> target_table() {
   static const Target table[] = {
 #if HWY_TARGETS & HWY_AVX3
-      N_AVX3::bfloat16_target(
-          "avx512bf16", [] { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }),
+      N_AVX3::amx_target("amx", [] { return has_avx512bf16() && amx::granted(); }),
+      N_AVX3::bfloat16_target("avx512bf16", has_avx512bf16),
       N_AVX3::target("avx512", has_avx512),
 #endif
 #if HWY_TARGETS & HWY_AVX2

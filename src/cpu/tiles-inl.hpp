@@ -110,13 +110,14 @@ constexpr std::int64_t kLongestChain = 128;  // of products that are summed one 
 // The same in parts of `chain` dimensions that are summed apart: the error of one long sum grows
 // with it. Calls of its own keep the sums of a part in registers.
 template <int kHalves, class E>
-HWY_NOINLINE void multiply_part(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
-                                const float* HWY_RESTRICT q, std::int64_t dim) {
+HWY_NOINLINE inline void multiply_part(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
+                                       const float* HWY_RESTRICT q, std::int64_t dim) {
   multiply_transposed<kHalves>(s, k, q, dim);
 }
 template <int kHalves, class E>
-HWY_NOINLINE void multiply_long(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
-                                const float* HWY_RESTRICT q, std::int64_t dim, std::int64_t chain) {
+HWY_NOINLINE inline void multiply_long(V (&s)[kKeyTile][2], const E* const (&k)[kKeyTile],
+                                       const float* HWY_RESTRICT q, std::int64_t dim,
+                                       std::int64_t chain) {
   multiply_part<kHalves>(s, k, q, chain);
   for (std::int64_t i = chain; i < dim; i += chain) {
     const E* rows[kKeyTile];

@@ -19,7 +19,6 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_
 // What the CPU kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
   if (p.q.dtype == core::DType::kFloat64) return "float64";
-  if (p.dropout.p != 0) return "dropout";
   if (p.cache_batch_idx.present()) return "sequences that share rows of k and v (cache_batch_idx)";
   return nullptr;
 }
@@ -66,6 +65,7 @@ const char* why_float32(const Problem& p, const Gradients& g, const Device& devi
   if (p.q.dtype != core::DType::kBfloat16) return "q, k and v are not bfloat16";
   if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
   if (g.d_out.dtype != core::DType::kBfloat16) return "pairs of bfloat16 would round dO";
+  if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
   return nullptr;
 }
 

@@ -13,6 +13,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "reference", "standard"};
 constexpr std::string_view kPackingNames[] = {"none", "head", "block"};
 constexpr std::string_view kArithmeticNames[] = {"float32", "bfloat16 pairs", "bfloat16 tiles"};
+constexpr std::string_view kKernelNames[] = {"tiled", "decode"};
 constexpr std::string_view kAlignmentNames[] = {"top-left", "bottom-right", "offset", "offsets"};
 
 Json bound(std::int64_t keys) {
@@ -78,6 +79,9 @@ Json plan_json(const Plan& plan, const core::Problem& problem) {
           {"arithmetic",
            tiled ? kArithmeticNames[std::size_t(plan.arithmetic)] : std::string_view("double")},
           {"why_arithmetic", plan.why_arithmetic},
+          {"kernel", kKernelNames[std::size_t(plan.kernel)]},
+          {"why_kernel", plan.why_kernel},
+          {"splits", plan.splits},
           {"workers", plan.workers},
           {"tasks", plan.tasks},
           {"task_queries", plan.task_queries},

@@ -56,6 +56,16 @@ struct Stretch {
   double before;   // work of all tasks before it
 };
 
+// Which schedule of the CPU.
+enum class Kernel {
+  kTiled,   // strips of queries, one head at a time
+  kDecode,  // all query heads of a key head, splits of the keys
+};
+
+// The decode kernel: keys between two updates of the maximum, rows of a task, keys of a split. They
+// are the same for every call, so the splits of a row depend on nothing but its keys.
+inline constexpr std::int64_t kDecodeBlock = 32, kDecodeRows = 16, kSplitKeys = 1024;
+
 struct Plan {
   Backend backend = Backend::kReference;
   Device device;
@@ -67,15 +77,19 @@ struct Plan {
   std::int64_t longest_keys = 0;  // of any sequence
   Arithmetic arithmetic = Arithmetic::kFloat32;
   Packing packing = Packing::kNone;
-  std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
-  std::string_view why_backend, why_packing, why_arithmetic;
-  // Of the backward pass: a task takes so many keys of a head; its dQ is one of `splits` parts.
+  Kernel kernel = Kernel::kTiled;
+  // A task of the decode kernel, and of the backward pass, takes so many keys of a head.
   std::int64_t split_keys = 0, splits = 1;
+  std::int64_t worker_bytes = 0, shared_bytes = 0;  // of workspace
+  std::string_view why_backend, why_packing, why_arithmetic, why_kernel;
 
   std::int64_t workspace_bytes() const { return workers * worker_bytes + shared_bytes; }
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+// Takes the decode kernel where it does the call and reads less; why_kernel says why, or why not.
+bool plan_decode(Plan& plan, const core::Problem& problem);
 
 // Refuses, with UNSUPPORTED, what the backend that was asked for cannot do.
 Plan make_plan(const core::Problem& problem, Backend wanted, const Device& device);

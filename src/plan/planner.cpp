@@ -17,16 +17,15 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_
 
 // What the tiled kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
-  if (p.q.dtype == DType::kFloat64) return "float64";
-  if (p.dropout.p != 0) return "dropout";
-  if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
-  return nullptr;
+  return p.q.dtype == DType::kFloat64 ? "float64" : nullptr;
 }
 
 // The same of standard attention, which is there for comparison.
 const char* missing_in_standard(const Problem& p) {
   if (p.packed_queries() || p.packed_keys()) return "packed sequences (cu_seqlens)";
   if (p.paged()) return "pages (block_table)";
+  if (p.dropout.p != 0) return "dropout";
+  if (p.state_out.present()) return "starting from a state (state_out, state_lse)";
   return missing_on_cpu(p);
 }
 
@@ -64,6 +63,9 @@ const char* why_float32(const Problem& p, Backend backend, const Device& device)
   if (p.q.dtype != DType::kBfloat16) return "q, k and v are not bfloat16";
   if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
   if (backend == Backend::kStandard) return "standard attention is computed in float32";
+  if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
+  if (p.state_out.present()) return "a state to start from is float32";
+  if (p.out.dtype == DType::kFloat32) return "out is float32, and weights of 16 bits are not";
   if (!(scale >= kSmallScale && scale <= kLargeScale))
     return "with this scale products of bfloat16 could leave the range of float32";
   return nullptr;
@@ -164,12 +166,19 @@ std::int64_t tasks_of(const Problem& p, std::int64_t rows) {
   return blocks * p.heads;
 }
 
+// As many tasks as the work makes if each is like the longest: short ones balance nothing.
+double long_tasks(const Problem& p, const Lengths& lengths, std::int64_t rows) {
+  if (!p.varies()) return double(tasks_of(p, rows));
+  const double longest = double(std::min(rows, lengths.queries)) * double(lengths.keys);
+  return double(p.heads) * lengths.pairs / std::max(longest, 1.);
+}
+
 std::int64_t strips_of_task(const Problem& p, const Lengths& lengths, const Device& device,
                             const Tiles& tiles) {
   const std::int64_t head = lengths.keys * (p.dim + p.value_dim) * kFloat;
+  const auto enough = double(kTasksPerThread * device.threads);
   std::int64_t strips = head > kNearHead ? kMostStrips : 2;
-  while (strips > 2 && tasks_of(p, tiles.strip * strips) < kTasksPerThread * device.threads)
-    strips /= 2;
+  while (strips > 2 && long_tasks(p, lengths, tiles.strip * strips) < enough) strips /= 2;
   return strips;
 }
 
@@ -202,6 +211,7 @@ Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   Plan plan;
   plan.backend = backend;
   plan.device = device;
+  if (backend == Backend::kCpu && plan_decode(plan, p)) return plan;
   plan.tile_queries = tiles.strip;
   plan.tile_keys = tiles.block;
   plan.longest_keys = standard ? p.keys : lengths.keys;

@@ -1,4 +1,5 @@
 // The accuracy that is promised: the table by dtype, and never worse than twice standard attention.
+#include "support/gradients.hpp"
 #include "support/law.hpp"
 #include "support/naive.hpp"
 
@@ -8,10 +9,10 @@ namespace {
 // ||x - ref|| / ||ref|| at most, over N(0, 1) data, the default scale and D = 64 to 256.
 struct Promise {
   DType dtype;
-  double relative;
+  double relative, gradients;
 };
 constexpr Promise kPromises[] = {
-    {DType::kFloat32, 1e-6}, {DType::kFloat16, 4e-4}, {DType::kBfloat16, 3e-3}};
+    {DType::kFloat32, 1e-6, 3e-6}, {DType::kFloat16, 4e-4, 8e-4}, {DType::kBfloat16, 3e-3, 6e-3}};
 
 struct Shape {
   std::int64_t queries, keys, dim;
@@ -58,6 +59,34 @@ TEST_P(Accuracy, keeps_the_bound_for_large_scores) {
       c.scale = scale;
       const Inputs in(c);
       EXPECT_TRUE(is_right(run(on(), in), in, on()));
+    }
+}
+
+constexpr Shape kGradientShapes[] = {
+    {96, 128, 64, false}, {66, 66, 128, true}, {20, 300, 256, false}, {12, 1024, 64, false}};
+
+class GradientAccuracy : public OnEveryBackend {};
+INSTANTIATE_TEST_SUITE_P(On, GradientAccuracy, testing::ValuesIn(backward_backend_names()),
+                         parameter_name);
+
+// Relative to the norm alone: where terms do not cancel, they need not be looked at.
+TEST_P(GradientAccuracy, keeps_the_table_and_is_never_worse_than_twice_standard_attention) {
+  for (const Promise& promise : kPromises)
+    for (const Shape& shape : kGradientShapes) {
+      Case c = case_of(shape, promise.dtype);
+      c.pull = Pull{};
+      const BackwardInputs in(c);
+      SCOPED_TRACE(on().command(c));
+      const GradientArrays definition = define_gradients(in), got = differentiate(on(), in);
+      const StandardGradients standard = standard_gradients(in.call, in.from_above.d_out);
+      const Array* const theirs[] = {&standard.dq, &standard.dk, &standard.dv};
+      EXPECT_TRUE(agree(got, definition, in, on()));
+      for (const Gradient g : {Gradient::kQ, Gradient::kK, Gradient::kV}) {
+        const core::Deviation ours = deviation(got[g], definition[g]);
+        EXPECT_LE(ours.relative, promise.gradients) << core::kGradientNames[std::size_t(g)];
+        EXPECT_LE(ours.largest, 2 * deviation(*theirs[std::size_t(g)], definition[g]).largest)
+            << core::kGradientNames[std::size_t(g)] << ", standard attention in this precision";
+      }
     }
 }
 

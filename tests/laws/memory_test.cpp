@@ -51,6 +51,23 @@ TEST_P(Memory, offsets_past_2_to_the_31_and_32_in_every_dimension) {
   });
 }
 
+// Pages, rows of packed sequences, and rows of a cache, far from each other.
+TEST_P(Memory, offsets_past_2_to_the_32_between_pages_and_packed_rows) {
+  Case paged = kCase, packed = kCase, cached = kCase;
+  paged.page_size = 3;
+  paged.kv_lengths = {7, 4};
+  packed.cu_q = {0, 5, 8};
+  packed.cu_k = {0, 3, 10};
+  packed.spare_rows = 2;
+  cached.cache_rows = {3, 1};
+  for (const Case& c : {paged, packed, cached})
+    for_case(c, [](const Backend& on, const Case& far) {
+      if (far.dtype == DType::kBfloat16) return;  // as float16
+      for (const std::size_t axis : {0u, 1u, 2u})
+        if (axis > 0 || far.cu_q.empty()) check_far(on, far, axis, kGiant);
+    });
+}
+
 TEST_P(Memory, offsets_past_2_to_the_32_in_the_last_dimension) {
   for_case(kCase, [](const Backend& on, const Case& c) { check_far(on, c, 3, kGiant + 5); });
 }

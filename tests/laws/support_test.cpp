@@ -185,7 +185,7 @@ const std::vector<Trait> kTraits{
     {"no lse", [](const Case& c) { return !c.lse; }},
 };
 
-// Ways in which sequences lie, of random_call alone; the first three exclude each other.
+// What random_call adds; the first three exclude each other.
 const std::vector<Trait> kLayoutTraits{
     {"packed keys", [](const Case& c) { return !c.cu_k.empty(); }},
     {"pages", [](const Case& c) { return c.page_size != 0; }},
@@ -194,6 +194,9 @@ const std::vector<Trait> kLayoutTraits{
     {"used queries", [](const Case& c) { return !c.used_q.empty(); }},
     {"used keys", [](const Case& c) { return !c.used_k.empty(); }},
     {"spare rows", [](const Case& c) { return c.spare_rows != 0; }},
+    {"dropout", [](const Case& c) { return c.dropout != 0; }},
+    {"state", [](const Case& c) { return c.state; }},
+    {"out in float32", [](const Case& c) { return c.wide_out && c.dtype != DType::kFloat32; }},
 };
 
 TEST(RandomCase, combines_every_option_with_every_other) {
@@ -225,7 +228,12 @@ TEST(RandomCall, combines_every_layout_with_every_option) {
           << layout.name << " with " << option.name;
   for (const auto& [a, b] : {std::pair{"packed queries", "packed keys"},
                              {"packed queries", "pages"},
-                             {"used queries", "used keys"}}) {
+                             {"used queries", "used keys"},
+                             {"packed queries", "dropout"},
+                             {"packed queries", "state"},
+                             {"pages", "state"},
+                             {"dropout", "state"},
+                             {"out in float32", "state"}}) {
     const auto has = [](const Case& c, const std::string& name) {
       for (const Trait& trait : kLayoutTraits)
         if (trait.name == name) return trait.has(c);

@@ -71,6 +71,12 @@ const std::vector<std::string>& backend_names() {
   return names;
 }
 
+std::vector<std::string> complete_backend_names() {
+  std::vector<std::string> names = backend_names();
+  std::erase_if(names, [](std::string_view name) { return name.starts_with(kStandard); });
+  return names;
+}
+
 tessera_context_config config_of(const std::string& name, int threads) {
   static std::map<std::string, std::string> targets;  // keeps the text that the config points at
   static std::mutex mutex;
@@ -97,7 +103,7 @@ tessera_backend number_of(const Backend& backend) { return words_of(backend.name
 
 bool Backend::does(const Case& c) const {
   const bool tiled = std::string_view(name).starts_with(kTiled);
-  if (tiled && c.pull) return c.cache_rows.empty() && c.dropout == 0;
+  if (tiled && c.pull) return c.cache_rows.empty();
   if (tiled || is_reference()) return true;
   const bool one_row_each = c.cu_q.empty() && c.cu_k.empty() && c.page_size == 0;
   return one_row_each && c.dropout == 0 && !c.state;

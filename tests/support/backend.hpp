@@ -14,6 +14,9 @@ inline constexpr int kThreadCounts[] = {1, 2, 5};
 // "standard/<target>" for the best.
 const std::vector<std::string>& backend_names();
 
+// Those that do every option: all but standard attention.
+std::vector<std::string> complete_backend_names();
+
 struct Backend {
   std::string name;
   int threads = 1;

@@ -128,6 +128,21 @@ Array make_table(const Case& c) {
   return a;
 }
 
+// k or v. In pages the numbers are those of dense keys, and what is no key is 0.
+Array keys_of(const Case& c, Stream stream, std::int64_t dim, Layout layout) {
+  const Index4 shape = with_dim(c.k_shape(), dim);
+  if (c.page_size == 0) return normals(c, stream, c.dtype, shape, layout);
+  const Array dense = normals(c, stream, DType::kFloat64, {c.batch, c.keys, c.kv_heads, dim});
+  const Array table = make_table(c);
+  Array a(c.dtype, shape, layout);
+  a.fill([](const Index4&) { return 0.; });
+  dense.for_each([&](const Index4& i) {
+    const auto page = std::int64_t(table.at(i[0], i[1] / c.page_size));
+    a.set({page, i[1] % c.page_size, i[2], i[3]}, dense.at(i[0], i[1], i[2], i[3]));
+  });
+  return a;
+}
+
 // One row of four has seen nothing yet, which both infinities say.
 Array make_state_lse(const Case& c) {
   const Index4 q = c.q_shape();
@@ -223,8 +238,8 @@ Array poisoned_bias(const Inputs& in) {
 Inputs::Inputs(const Case& c)
     : of(c),
       q(normals(c, kQ, c.dtype, c.q_shape(), c.q_layout)),
-      k(normals(c, kK, c.dtype, c.k_shape(), c.k_layout)),
-      v(normals(c, kV, c.dtype, with_dim(c.k_shape(), c.value_dim), c.v_layout)),
+      k(keys_of(c, kK, c.dim, c.k_layout)),
+      v(keys_of(c, kV, c.value_dim, c.v_layout)),
       mask(make_mask(c)),
       bias(make_bias(c)),
       alibi(make_alibi(c)),
@@ -237,7 +252,8 @@ Inputs::Inputs(const Case& c)
       used_k(integers(c.used_k, c.length_dtype)),
       table(make_table(c)),
       cache_rows(integers(c.cache_rows, DType::kInt32)) {
-  if (core::makes_few_outputs(v.shape()))
+  const std::int64_t rows = c.page_size != 0 ? c.batch : v.shape()[0];
+  if (core::makes_few_outputs({rows, c.keys, c.kv_heads, c.value_dim}))
     v.fill([this](const Index4& i) { return std::abs(v.at(i[0], i[1], i[2], i[3])); });
   if (c.sink) sink = normals(c, kSink, DType::kFloat32, {c.heads, 1, 1, 1});
   if (!c.state) return;

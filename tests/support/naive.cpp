@@ -78,7 +78,69 @@ void store_row(const Rows& v, const std::vector<float>& p, Array& out, const Ind
     out.set({row[0], row[1], row[2], std::int64_t(d)}, double(o[d]));
 }
 
+void add(std::vector<float>& sums, float factor, const float* x) {
+  for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += factor * x[d];
+}
+
+void put(const std::vector<float>& x, float scale, Array& to, const Index4& row) {
+  for (std::size_t d = 0; d < x.size(); ++d)
+    to.set({row[0], row[1], row[2], std::int64_t(d)}, double(scale * x[d]));
+}
+
+// dS of one row from its weights: P (dP - sum of P dP).
+std::vector<float> d_scores(const std::vector<float>& p, const float* d_out, const Rows& v,
+                            DType dtype) {
+  std::vector<float> ds;
+  float sum = 0;
+  for (std::size_t j = 0; j < p.size(); ++j) {
+    ds.push_back(rounded(dtype, dot(d_out, v[std::int64_t(j)], v.width)));
+    sum += p[j] * ds[j];
+  }
+  for (std::size_t j = 0; j < p.size(); ++j) ds[j] = rounded(dtype, p[j] * (ds[j] - sum));
+  return ds;
+}
+
+// The sums of one key head, of all rows that read it.
+struct KeySums {
+  std::vector<std::vector<float>> dk, dv;
+
+  explicit KeySums(const Case& c)
+      : dk(std::size_t(c.keys), std::vector<float>(std::size_t(c.dim))),
+        dv(std::size_t(c.keys), std::vector<float>(std::size_t(c.value_dim))) {}
+};
+
 }  // namespace
+
+StandardGradients standard_gradients(const Inputs& in, const Array& d_out) {
+  const Case& c = in.of;
+  const float scale = std::isnan(c.scale) ? 1 / std::sqrt(float(c.dim)) : c.scale;
+  StandardGradients g{in.q, in.k, in.v};
+  std::vector<float> p(std::size_t(c.keys));
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    for (std::int64_t kh = 0; kh < c.kv_heads; ++kh) {
+      KeySums sums(c);
+      const Rows k(in.k, b, kh), v(in.v, b, kh);
+      for (std::int64_t h = kh * c.group(); h < (kh + 1) * c.group(); ++h) {
+        const Rows q(in.q, b, h), from(d_out, b, h);
+        for (std::int64_t i = 0; i < c.queries; ++i) {
+          attend_row(in, k, p, {b, h, i, 0}, q[i]);
+          const std::vector<float> ds = d_scores(p, from[i], v, c.dtype);
+          std::vector<float> dq(std::size_t(c.dim));
+          for (std::size_t j = 0; j < p.size(); ++j) {
+            add(dq, ds[j], k[std::int64_t(j)]);
+            add(sums.dk[j], ds[j], q[i]);
+            add(sums.dv[j], p[j], from[i]);
+          }
+          put(dq, scale, g.dq, {b, i, h, 0});
+        }
+      }
+      for (std::size_t j = 0; j < p.size(); ++j) {
+        put(sums.dk[j], scale, g.dk, {b, std::int64_t(j), kh, 0});
+        put(sums.dv[j], 1, g.dv, {b, std::int64_t(j), kh, 0});
+      }
+    }
+  return g;
+}
 
 Array standard_attention(const Inputs& in) {
   const Case& c = in.of;

@@ -47,6 +47,15 @@ void set_sizes(Case& c, Dice& dice) {
   c.value_dim = dice.one_in(2) ? c.dim : any_size(dice, kDimEdges);
 }
 
+// Few queries and keys of several splits (1024 each), as in decoding.
+void set_decode_sizes(Case& c, Dice& dice) {
+  c.batch = dice.pick({1, 1, 2});
+  c.queries = dice.pick({1, 1, 1, 2, 3, 4, 7, 8, 9});
+  c.keys = dice.pick({31, 33, 1023, 1024, 1025, 2047, 2049, 3100});
+  c.dim = dice.pick({4, 8, 15, 16, 32, 64});
+  c.value_dim = dice.one_in(2) ? c.dim : dice.pick({1, 8, 16, 33, 64});
+}
+
 // Doubles the shorter sequence, or the batch, until there is work enough.
 void grow(Case& c, std::int64_t work) {
   while (work_of(c) < work) {
@@ -184,6 +193,13 @@ void set_memory(Case& c, Dice& dice) {
   if (c.batch == 0) c.page_size = 0;  // lengths of nobody cannot be given
 }
 
+void set_dropout(Case& c, Dice& dice) {
+  if (!dice.one_in(4)) return;
+  c.dropout = dice.pick({0.1f, 0.3f, 0.5f, 0.9f});
+  c.dropout_seed = std::uint64_t(dice.between(0, INT64_MAX));
+  if (dice.one_in(2)) c.dropout_offset = std::uint32_t(dice.between(0, UINT32_MAX));
+}
+
 void set_scores(Case& c, Dice& dice) {
   if (dice.one_in(4)) c.scale = dice.pick({0.f, 1.f, 0.5f, 0.04f});
   if (dice.one_in(4)) c.softcap = dice.pick({0.5f, 15.f, 50.f});
@@ -214,6 +230,7 @@ Case random_plain_case(Dice& dice, const Limits& limits) {
   c.dtype = dice.pick({DType::kFloat32, DType::kFloat16, DType::kBfloat16});
   c.seed = std::uint64_t(dice.below(1'000'000));
   set_sizes(c, dice);
+  if (dice.one_in(6)) set_decode_sizes(c, dice);
   fit(c, dice, limits);
   return c;
 }
@@ -231,6 +248,9 @@ Case random_case(Dice& dice, const Limits& limits) {
 Case random_call(Dice& dice, const Limits& limits) {
   Case c = random_case(dice, limits);
   set_memory(c, dice);
+  set_dropout(c, dice);
+  c.state = dice.one_in(4);
+  c.wide_out = dice.one_in(4);
   return c;
 }
 

@@ -16,8 +16,9 @@ struct Limits {
 
 Case random_case(Dice& dice, const Limits& limits = {});
 
-// The same with every way in which sequences lie in memory. Standard attention
-// does not know all of them (Backend::does), nor do laws that index q, k or out by batch.
+// The same with every way in which sequences lie in memory, dropout, states to start from and out
+// in float32. Standard attention does not know all of them (Backend::does), nor do laws that index
+// q, k or out by batch.
 Case random_call(Dice& dice, const Limits& limits = {});
 
 // Enough work for five threads: the planner gives each at least 4 MFLOP.

@@ -10,25 +10,6 @@ core::Alignment alignment_of(const Alignment& align) {
   return align.kind == TESSERA_ALIGN_OFFSET ? core::Alignment::kOffset : core::Alignment::kTopLeft;
 }
 
-// As much of the call as says which keys a row sees.
-core::Problem outline(const Inputs& inputs, const AttentionOptions& options) {
-  const Shape shape = shape_of(inputs);
-  const Window window = options.band();
-  core::Problem p;
-  p.batch = shape.batch;
-  p.heads = shape.heads;
-  p.kv_heads = shape.kv_heads;
-  p.queries = shape.queries;
-  p.keys = shape.keys;
-  p.left = core::Band::clamp(window.left);
-  p.right = core::Band::clamp(window.right);
-  p.alignment = alignment_of(options.align);
-  p.offset = core::Band::clamp(options.align.offset);
-  if (inputs.kv_lengths.present()) p.kv_lengths = inputs.kv_lengths.tensor;
-  if (inputs.mask.present()) p.mask = inputs.mask.tensor;
-  return p;
-}
-
 // A dimension of size 1 stands for all.
 std::int64_t at(const core::Tensor& t, int dimension, std::int64_t i) {
   return t.shape[std::size_t(dimension)] == 1 ? 0 : i;
@@ -51,6 +32,29 @@ std::int64_t keys_of_row(const core::Problem& p, const core::Index4& row) {
 
 }  // namespace
 
+core::Problem outline(const Inputs& inputs, const AttentionOptions& options) {
+  const Shape shape = shape_of(inputs);
+  const Window window = options.band();
+  core::Problem p;
+  p.batch = shape.batch;
+  p.heads = shape.heads;
+  p.kv_heads = shape.kv_heads;
+  p.queries = shape.queries;
+  p.keys = shape.keys;
+  p.left = core::Band::clamp(window.left);
+  p.right = core::Band::clamp(window.right);
+  p.alignment = alignment_of(options.align);
+  p.offset = core::Band::clamp(options.align.offset);
+  p.k = inputs.k.tensor;
+  p.kv_lengths = inputs.kv_lengths.tensor;
+  p.kv_starts = inputs.kv_starts.tensor;
+  p.cu_seqlens_q = inputs.cu_seqlens_q.tensor;
+  p.cu_seqlens_k = inputs.cu_seqlens_k.tensor;
+  p.block_table = inputs.block_table.tensor;
+  p.mask = inputs.mask.tensor;
+  return p;
+}
+
 std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options) {
   const core::Problem p = outline(inputs, options);
   // Where the mask does not tell heads apart, one of them stands for all.
@@ -58,7 +62,8 @@ std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options
   std::int64_t count = 0;
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < (alike ? 1 : p.heads); ++h)
-      for (std::int64_t i = 0; i < p.queries; ++i) count += keys_of_row(p, {b, h, i, 0});
+      for (std::int64_t i = 0, n = p.sequence(b).queries; i < n; ++i)
+        count += keys_of_row(p, {b, h, i, 0});
   return alike ? count * p.heads : count;
 }
 

@@ -2,9 +2,13 @@
 #pragma once
 #include <cstdint>
 
+#include "core/problem.hpp"
 #include "tools/tessera/inputs.hpp"
 
 namespace tessera::tool {
+
+// As much of the call as says which keys a row sees.
+core::Problem outline(const Inputs& inputs, const AttentionOptions& options);
 
 // Pairs of a query and a key, over all heads, that band, lengths and mask leave visible. A bias of
 // -inf hides pairs too, but is not looked at.

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tools/tessera/bench_pairs.hpp"
 #include "tools/tessera/failure.hpp"
 
 namespace tessera::tool {
@@ -19,11 +20,11 @@ tessera_tensor tensor_of(const Array& array) {
 }
 
 // True if every sequence has as many keys as queries, so that all alignments are one.
-bool is_square(const Inputs& in) {
-  const Shape s = shape_of(in);
-  if (!in.kv_lengths.present()) return s.queries == s.keys;
-  for (std::int64_t b = 0; b < in.kv_lengths.tensor.shape[0]; ++b)
-    if (in.kv_lengths.tensor.load_int(b) != s.queries) return false;
+bool is_square(const Inputs& in, const AttentionOptions& options) {
+  const core::Problem p = outline(in, options);
+  if (!p.varies()) return p.queries == p.keys;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    if (const core::Sequence s = p.sequence(b); s.keys.end != s.queries) return false;
   return true;
 }
 
@@ -31,7 +32,7 @@ bool is_square(const Inputs& in) {
 void check_alignment(const Inputs& in, const AttentionOptions& options) {
   const Window band = options.band();
   const bool bounded = band.left != TESSERA_UNBOUNDED || band.right != TESSERA_UNBOUNDED;
-  if (options.align.kind != TESSERA_ALIGN_UNSET || is_square(in)) return;
+  if (options.align.kind != TESSERA_ALIGN_UNSET || is_square(in, options)) return;
   if (bounded || in.alibi.present())
     refuse(
         fmt::format("--causal, --window and --alibi count from a diagonal, and with {} queries "
@@ -74,14 +75,23 @@ tessera_attention_desc describe(const Inputs& in, const AttentionOptions& option
   desc.alibi = tensor_of(in.alibi);
   desc.sink = tensor_of(in.sink);
   desc.kv_lengths = tensor_of(in.kv_lengths);
+  desc.kv_starts = tensor_of(in.kv_starts);
+  desc.cu_seqlens_q = tensor_of(in.cu_seqlens_q);
+  desc.cu_seqlens_k = tensor_of(in.cu_seqlens_k);
+  desc.block_table = tensor_of(in.block_table);
+  desc.dropout_p = options.dropout.value_or(0);
+  desc.dropout_seed = options.dropout_seed;
+  desc.state_out = tensor_of(in.state_out);
+  desc.state_lse = tensor_of(in.state_lse);
   return desc;
 }
 
 Results make_results(const Shape& s, core::DType dtype, Fill fill) {
   const auto make = fill == Fill::kData ? make_array : make_outline;
   const bool wide = dtype == core::DType::kFloat64;
-  const std::array out{s.batch, s.queries, s.heads, s.value_dim};
-  const std::array lse{s.batch, s.heads, s.queries};
+  const std::int64_t rows = s.packed ? 1 : s.batch;
+  const std::array out{rows, s.queries, s.heads, s.value_dim};
+  const std::array lse{rows, s.heads, s.queries};
   return {make(dtype, out), make(wide ? dtype : core::DType::kFloat32, lse)};
 }
 

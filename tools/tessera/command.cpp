@@ -63,7 +63,12 @@ Command& Command::add(const AttentionOptions& o) {
   if (o.scale) add("--scale", fmt::format("{}", *o.scale));
   if (o.softcap) add("--softcap", fmt::format("{}", *o.softcap));
   add("--bias", o.bias).add("--mask", o.mask).add("--alibi", o.alibi).add("--sink", o.sink);
-  add("--kv-lengths", o.kv_lengths);
+  if (o.dropout) add("--dropout", fmt::format("{}", *o.dropout));
+  if (o.dropout_seed != 0) add("--dropout-seed", std::to_string(o.dropout_seed));
+  add("--state-in", o.state_in).add("--kv-lengths", o.kv_lengths).add("--kv-starts", o.kv_starts);
+  add("--cu-seqlens-q", o.cu_seqlens_q).add("--cu-seqlens-k", o.cu_seqlens_k);
+  if (o.page_size != 0) add("--page-size", std::to_string(o.page_size));
+  add("--pages", o.pages);
   if (o.dtype) add("--dtype", dtype_word(*o.dtype));
   if (o.threads > 0) add("--threads", std::to_string(o.threads));
   return add("--backend", backend_word(o.backend));

@@ -43,9 +43,10 @@ _tessera() {
     return
   fi
   case $previous in
-    --q | --k | --v | --bias | --mask | --alibi | --sink | --kv-lengths | --out | --lse | --result)
+    --q | --k | --v | --bias | --mask | --alibi | --sink | --kv-lengths | --kv-starts | \
+      --cu-seqlens-q | --cu-seqlens-k | --pages | --out | --lse | --result)
       _tessera_files "$word" .npy .safetensors ;;
-    --input) _tessera_files "$word" .safetensors ;;
+    --input | --state-in | --state-out) _tessera_files "$word" .safetensors ;;
     --picture) _tessera_files "$word" .svg ;;
     --align) _tessera_choose "$word" top-left bottom-right ;;
     --dtype) _tessera_choose "$word" f32 f16 bf16 ;;

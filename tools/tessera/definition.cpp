@@ -92,10 +92,11 @@ Definition define(const Context& context, const Inputs& inputs, const AttentionO
   Definition definition{make_results(shape_of(inputs), core::DType::kFloat64)};
   const tessera_attention_desc whole = reference_call(wide, options, definition);
   plan_json(context, whole);  // all checks, on the whole call
+  const bool cut = can_be_cut(whole);
   const std::int64_t heads = whole.q.shape[2];
   std::mutex mutex;
-  Parts parts(whole.q.shape[0] * heads, [&](std::int64_t n) {
-    tessera_attention_desc desc = narrowed(whole, {n / heads, n % heads, 1});
+  Parts parts(cut ? whole.q.shape[0] * heads : 1, [&](std::int64_t n) {
+    tessera_attention_desc desc = cut ? narrowed(whole, {n / heads, n % heads, 1}) : whole;
     double largest = 0;
     desc.score_max = &largest;
     tessera_error error = tessera_error_default();
@@ -116,6 +117,12 @@ GradientDefinition define_gradients(const Context& context, const Inputs& inputs
   const tessera_attention_desc call = reference_call(wide, options, forward);
   const tessera_attention_backward_desc whole = describe(upstream, definition.gradients, call);
   plan_json(context, whole);
+  if (!can_be_cut(call)) {
+    tessera_attention_backward_desc desc = whole;
+    desc.term_norms = &definition.terms[0].all;
+    differentiate(context, desc);
+    return definition;
+  }
   const std::int64_t kv_heads = call.k.shape[2];
   const std::int64_t group = kv_heads == 0 ? 0 : call.q.shape[2] / kv_heads;
   std::mutex mutex;

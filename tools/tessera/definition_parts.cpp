@@ -21,16 +21,22 @@ tessera_attention_desc narrowed(tessera_attention_desc desc, const Part& part) {
   const auto& [b, h, count] = part;
   const std::int64_t heads = desc.q.shape[2], kv_heads = desc.k.shape[2];
   const bool slopes_by_batch = heads == 1 || desc.alibi.shape[1] == heads;
-  for (tessera_tensor* t :
-       {&desc.q, &desc.k, &desc.v, &desc.out, &desc.lse, &desc.bias, &desc.mask, &desc.kv_lengths})
+  for (tessera_tensor* t : {&desc.q, &desc.k, &desc.v, &desc.out, &desc.lse, &desc.bias, &desc.mask,
+                            &desc.kv_lengths, &desc.kv_starts, &desc.state_out, &desc.state_lse})
     narrow(*t, 0, b);
-  for (tessera_tensor* t : {&desc.q, &desc.out}) narrow(*t, 2, h, count);
+  for (tessera_tensor* t : {&desc.q, &desc.out, &desc.state_out}) narrow(*t, 2, h, count);
   for (tessera_tensor* t : {&desc.k, &desc.v}) narrow(*t, 2, h / (heads / kv_heads));
-  for (tessera_tensor* t : {&desc.lse, &desc.bias, &desc.mask}) narrow(*t, 1, h, count);
+  for (tessera_tensor* t : {&desc.lse, &desc.bias, &desc.mask, &desc.state_lse})
+    narrow(*t, 1, h, count);
   if (slopes_by_batch) narrow(desc.alibi, 0, b);
   narrow(desc.alibi, slopes_by_batch ? 1 : 0, h, count);
   narrow(desc.sink, 0, h, count);
   return desc;
+}
+
+bool can_be_cut(const tessera_attention_desc& desc) {
+  return desc.dropout_p == 0 && desc.cu_seqlens_q.data == nullptr &&
+         desc.cu_seqlens_k.data == nullptr && desc.block_table.data == nullptr;
 }
 
 template <class Tell> void Parts::work(Tell tell) {

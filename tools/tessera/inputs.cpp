@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"
 #include "tools/tessera/failure.hpp"
 #include "tools/tessera/files.hpp"
+#include "tools/tessera/fit.hpp"
+#include "tools/tessera/pages.hpp"
 #include "tools/tessera/parse.hpp"
 
 namespace tessera::tool {
@@ -56,63 +61,20 @@ struct Generator {
   }
 };
 
-Inputs generated(const Shape& s, DType dtype, const Generator& make) {
+// The sequences of a packed side lie in one batch row.
+Inputs generated(const Shape& s, const AttentionOptions& options, const Generator& make) {
+  if (!options.pages.empty())
+    refuse(
+        "--pages says which pages k and v have, which --shape does not; give files, or "
+        "--page-size");
+  const DType dtype = options.dtype.value_or(DType::kFloat32);
+  const std::int64_t q_rows = options.cu_seqlens_q.empty() ? s.batch : 1;
+  const std::int64_t k_rows = options.cu_seqlens_k.empty() ? s.batch : 1;
   Inputs in;
-  in.q = make.normal(kQ, dtype, {s.batch, s.queries, s.heads, s.dim});
-  in.k = make.normal(kK, dtype, {s.batch, s.keys, s.kv_heads, s.dim});
-  in.v = make.values(dtype, {s.batch, s.keys, s.kv_heads, s.value_dim});
+  in.q = make.normal(kQ, dtype, {q_rows, s.queries, s.heads, s.dim});
+  in.k = make.normal(kK, dtype, {k_rows, s.keys, s.kv_heads, s.dim});
+  in.v = make.values(dtype, {k_rows, s.keys, s.kv_heads, s.value_dim});
   return in;
-}
-
-// ---- Arrays as a call wants them ----
-
-[[noreturn]] void refuse_type(std::string_view name, const Array& array, std::string_view wanted) {
-  refuse(fmt::format("{} holds {}; {}", name, core::name_of(array.tensor.dtype), wanted));
-}
-
-// [B, L, H, D]; fewer dimensions are those of one batch entry, and of one head.
-Array as_sequence(const std::string& name, const Array& array) {
-  if (array.rank == 4) return array;
-  if (array.rank == 3) return padded_in_front(array, 4);
-  if (array.rank != 2)
-    refuse(fmt::format("{} has shape {}; give [B, L, H, D], [L, H, D] or [L, D]", name,
-                       shape_text(array.shape())));
-  Array sequence = padded_in_front(array, 4);  // [1, 1, L, D]
-  std::swap(sequence.tensor.shape[1], sequence.tensor.shape[2]);
-  std::swap(sequence.tensor.stride[1], sequence.tensor.stride[2]);
-  return sequence;
-}
-
-Array as_pairs(const Array& array) { return padded_in_front(array, 4); }
-
-Array as_bias(const std::string& name, const Array& array) {
-  if (!core::is_float(array.tensor.dtype))
-    refuse_type(name, array, "a bias is of floating type; for booleans use --mask");
-  const bool wide = array.tensor.dtype == DType::kFloat64;
-  return as_pairs(wide ? converted(array, DType::kFloat32) : array);
-}
-
-Array as_mask(const std::string& name, const Array& array) {
-  if (core::size_of(array.tensor.dtype) != 1)
-    refuse_type(name, array, "a mask is bool or uint8; for numbers that are added use --bias");
-  return as_pairs(array);
-}
-
-// Slopes and sinks are float32, at most `rank` dimensions.
-Array as_head_numbers(const std::string& name, const Array& array, int rank) {
-  if (!core::is_float(array.tensor.dtype)) refuse_type(name, array, "floating types are accepted");
-  if (array.rank < 1 || array.rank > rank)
-    refuse(fmt::format("{} has shape {}; give [H]{}", name, shape_text(array.shape()),
-                       rank == 2 ? " or [B, H]" : ""));
-  return array.tensor.dtype == DType::kFloat32 ? array : converted(array, DType::kFloat32);
-}
-
-Array as_lengths(const std::string& name, const Array& array) {
-  if (array.tensor.dtype != DType::kInt32 && array.tensor.dtype != DType::kInt64)
-    refuse_type(name, array, "lengths are int32 or int64");
-  if (array.rank != 1)
-    refuse(fmt::format("{} has shape {}; give [B]", name, shape_text(array.shape())));
-  return array;
 }
 
 // ---- Options that name arrays ----
@@ -132,6 +94,10 @@ const Extra kExtras[] = {
     {"sink", &AttentionOptions::sink, &Inputs::sink,
      [](const std::string& n, const Array& a) { return as_head_numbers(n, a, 1); }},
     {"kv_lengths", &AttentionOptions::kv_lengths, &Inputs::kv_lengths, as_lengths},
+    {"kv_starts", &AttentionOptions::kv_starts, &Inputs::kv_starts, as_lengths},
+    {"cu_seqlens_q", &AttentionOptions::cu_seqlens_q, &Inputs::cu_seqlens_q, as_boundaries},
+    {"cu_seqlens_k", &AttentionOptions::cu_seqlens_k, &Inputs::cu_seqlens_k, as_boundaries},
+    {"block_table", &AttentionOptions::pages, &Inputs::block_table, as_table},
 };
 
 struct Named {
@@ -162,8 +128,14 @@ bool is_list(const std::string& text) {
   return text.find_first_not_of("0123456789,-+") == text.npos;
 }
 
-Array listed_lengths(const std::string& text) {
-  const Sizes lengths = parse_integers("--kv-lengths", text);
+// "--kv-lengths" of "kv_lengths".
+std::string option_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+Array listed_lengths(const std::string& name, const std::string& text) {
+  const Sizes lengths = parse_integers(option_of(name), text);
   Array array = make_array(DType::kInt64, Sizes{std::int64_t(lengths.size())});
   std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(array.tensor.data));
   return array;
@@ -171,9 +143,10 @@ Array listed_lengths(const std::string& text) {
 
 Array extra_array(const Extra& extra, const std::string& text, const Shape& shape,
                   const Generator& make) {
-  const bool lengths = extra.field == &Inputs::kv_lengths;
-  if (lengths && is_list(text)) return listed_lengths(text);
-  if (!lengths && is_random(text)) return random_extra(extra, text, shape, make);
+  const bool lengths = extra.fit == as_lengths || extra.fit == as_boundaries;
+  if (lengths && is_list(text)) return listed_lengths(extra.name, text);
+  const bool numbers = !lengths && extra.fit != as_table;
+  if (numbers && is_random(text)) return random_extra(extra, text, shape, make);
   return read_array(text, extra.name);
 }
 
@@ -188,6 +161,29 @@ void add_extras(Inputs& in, const AttentionOptions& options, const Generator& ma
   }
   for (const Extra& extra : kExtras)
     if (Array& array = in.*extra.field; array.present()) array = extra.fit(extra.name, array);
+}
+
+// A state is the out and lse of another call.
+void add_state(Inputs& in, const std::string& path) {
+  const ArrayFile file(path, "out");
+  in.state_out = as_sequence("out", file.get("out"));
+  in.state_lse = file.get("lse");
+  for (Array* array : {&in.state_out, &in.state_lse}) {
+    if (!core::is_float(array->tensor.dtype))
+      refuse_type(array == &in.state_out ? "out" : "lse", *array, "a state is of floating type");
+    if (array->tensor.dtype != DType::kFloat32) *array = converted(*array, DType::kFloat32);
+  }
+}
+
+// B of a generated shape beside what the boundaries say.
+void check_batch(const Shape& shape, const Inputs& in) {
+  for (const auto& [name, array] :
+       {std::pair{"cu_seqlens_q", &in.cu_seqlens_q}, std::pair{"cu_seqlens_k", &in.cu_seqlens_k}})
+    if (array->present() && array->tensor.shape[0] != shape.batch + 1)
+      refuse(
+          fmt::format("--shape has {} sequences and {} has {} entries; it must have one more "
+                      "than there are sequences",
+                      shape.batch, option_of(name), array->tensor.shape[0]));
 }
 
 // ---- Files ----
@@ -268,17 +264,23 @@ void check_source(const Source& s) {
 Inputs load_inputs(const Source& source, const AttentionOptions& options, Fill fill) {
   check_source(source);
   const Generator make{source.seed, fill};
-  const DType dtype = options.dtype.value_or(DType::kFloat32);
-  Inputs in = source.shape            ? generated(*source.shape, dtype, make)
+  Inputs in = source.shape            ? generated(*source.shape, options, make)
               : !source.input.empty() ? fitted(from_one_file(source.input), options)
                                       : fitted(from_three_files(source), options);
   add_extras(in, options, make);
+  if (source.shape) check_batch(*source.shape, in);
+  if (options.page_size != 0) put_into_pages(in, options.page_size, source.seed, fill);
+  if (!options.state_in.empty()) add_state(in, options.state_in);
   return in;
 }
 
 Shape shape_of(const Inputs& in) {
   const core::Index4 &q = in.q.tensor.shape, &k = in.k.tensor.shape;
-  return {q[0], q[1], k[1], q[2], k[2], q[3], in.v.tensor.shape[3]};
+  Shape s{q[0], q[1], k[1], q[2], k[2], q[3], in.v.tensor.shape[3], in.cu_seqlens_q.present()};
+  if (s.packed) s.batch = in.cu_seqlens_q.tensor.shape[0] - 1;
+  if (in.block_table.present()) s.keys = in.block_table.tensor.shape[1] * k[1];
+  if (in.keys_in_pages != 0) s.keys = in.keys_in_pages;
+  return s;
 }
 
 }  // namespace tessera::tool

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kDataGroup = "Input";
 constexpr const char* kAttentionGroup = "Attention";
+constexpr const char* kMemoryGroup = "Lengths and memory";
 constexpr const char* kRunGroup = "Execution";
 
 // An option whose text is parsed (and refused) where it is read.
@@ -55,10 +56,46 @@ void add_score_options(CLI::App& verb, AttentionOptions& o) {
       verb,
       {kAttentionGroup, "--sink", "FILE", "A logit of each head without a value, [H]; or random"},
       o.sink);
+}
+
+void add_memory_options(CLI::App& verb, AttentionOptions& o) {
   add_text_option(verb,
-                  {kAttentionGroup, "--kv-lengths", "LIST|FILE",
-                   "Keys that exist of each batch entry: 5,7 or a file, [B]"},
+                  {kMemoryGroup, "--kv-lengths", "LIST|FILE",
+                   "Keys that exist of each sequence: 5,7 or a file, [B]"},
                   o.kv_lengths);
+  add_text_option(verb,
+                  {kMemoryGroup, "--kv-starts", "LIST|FILE",
+                   "The first key that exists of each sequence (left padding), [B]"},
+                  o.kv_starts);
+  add_text_option(verb,
+                  {kMemoryGroup, "--cu-seqlens-q", "LIST|FILE",
+                   "Packed queries: the first row of each sequence and the end, [B + 1]"},
+                  o.cu_seqlens_q);
+  add_text_option(
+      verb,
+      {kMemoryGroup, "--cu-seqlens-k", "LIST|FILE", "Packed keys and values, the same, [B + 1]"},
+      o.cu_seqlens_k);
+  add_parsed(
+      verb,
+      {kMemoryGroup, "--page-size", "P", "Put k and v into pages of P keys, in an order of --seed"},
+      [&o](const std::string& text) { o.page_size = parse_page_size(text); });
+  add_text_option(verb,
+                  {kMemoryGroup, "--pages", "FILE",
+                   "k and v are pages [N, P, Hk, D]: the page of keys n P on, [B, max]"},
+                  o.pages);
+}
+
+void add_state_options(CLI::App& verb, AttentionOptions& o) {
+  add_parsed(verb,
+             {kAttentionGroup, "--dropout", "P", "Drop pairs with this probability, 0 <= P < 1"},
+             [&o](const std::string& text) { o.dropout = parse_float("--dropout", text); });
+  add_parsed(
+      verb, {kAttentionGroup, "--dropout-seed", "N", "Which pairs; without it 0"},
+      [&o](const std::string& text) { o.dropout_seed = parse_unsigned("--dropout-seed", text); });
+  add_text_option(
+      verb,
+      {kAttentionGroup, "--state-in", "FILE", "Start from the out and lse of a .safetensors file"},
+      o.state_in);
 }
 
 void add_execution_options(CLI::App& verb, AttentionOptions& o) {
@@ -84,6 +121,8 @@ void add_text_option(CLI::App& verb, const HelpRow& row, std::string& to) {
 void add_attention_options(CLI::App& verb, AttentionOptions& options) {
   add_band_options(verb, options);
   add_score_options(verb, options);
+  add_state_options(verb, options);
+  add_memory_options(verb, options);
   add_execution_options(verb, options);
 }
 

@@ -29,9 +29,15 @@ struct AttentionOptions {
   Alignment align;
   std::optional<float> scale, softcap;
   std::string bias, mask, alibi, sink;  // a file, "random" or "random:SHAPE"; empty: none
-  std::string kv_lengths;               // numbers separated by commas, or a file; empty: none
-  std::optional<core::DType> dtype;     // none: that of the files, float32 for generated data
-  int threads = 0;                      // 0: TESSERA_THREADS, else the processors there are
+  // Numbers separated by commas, or a file; empty: none.
+  std::string kv_lengths, kv_starts, cu_seqlens_q, cu_seqlens_k;
+  std::string pages;           // the file of a table; empty: none
+  std::int64_t page_size = 0;  // a random table of pages of so many keys; 0: none
+  std::optional<float> dropout;
+  std::uint64_t dropout_seed = 0;
+  std::string state_in;              // a .safetensors file of out and lse; empty: none
+  std::optional<core::DType> dtype;  // none: that of the files, float32 for generated data
+  int threads = 0;                   // 0: TESSERA_THREADS, else the processors there are
   std::uint32_t backend = TESSERA_BACKEND_AUTO;
 
   // What --causal and --window amount to. Refuses a window that looks ahead of a causal band.
@@ -52,6 +58,7 @@ void add_attention_options(CLI::App& verb, AttentionOptions& options);
 // The sizes of one call.
 struct Shape {
   std::int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, dim = 1, value_dim = 1;
+  bool packed = false;  // the queries of all sequences lie in one batch row
 };
 
 // "B,Lq,Lk,H,Hk,D,Dv", as parse_shape (parse.hpp) reads it.

@@ -125,11 +125,20 @@ int parse_threads(const std::string& text) {
   return int(n);
 }
 
-std::uint64_t parse_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  if (!read_number(std::string_view(text), seed))
-    refuse(fmt::format("--seed is '{}'; give an integer >= 0 of at most 64 bits", text));
-  return seed;
+std::uint64_t parse_unsigned(std::string_view option, const std::string& text) {
+  std::uint64_t value = 0;
+  if (!read_number(std::string_view(text), value))
+    refuse(fmt::format("{} is '{}'; give an integer >= 0 of at most 64 bits", option, text));
+  return value;
+}
+
+std::uint64_t parse_seed(const std::string& text) { return parse_unsigned("--seed", text); }
+
+std::int64_t parse_page_size(const std::string& text) {
+  const std::int64_t keys = parse_integer("--page-size", text);
+  if (keys < 1)
+    refuse(fmt::format("--page-size is {}; give the keys of a page, a number >= 1", text));
+  return keys;
 }
 
 Shape parse_shape(const std::string& text) {

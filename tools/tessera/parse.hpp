@@ -20,7 +20,9 @@ Alignment parse_alignment(const std::string& text);  // top-left, bottom-right o
 core::DType parse_dtype(const std::string& text);    // f32, f16 or bf16
 std::uint32_t parse_backend(const std::string& text);
 int parse_threads(const std::string& text);  // >= 1
+std::uint64_t parse_unsigned(std::string_view option, const std::string& text);
 std::uint64_t parse_seed(const std::string& text);
-Shape parse_shape(const std::string& text);  // B,Lq,Lk,H,Hk,D,Dv
+std::int64_t parse_page_size(const std::string& text);  // >= 1
+Shape parse_shape(const std::string& text);             // B,Lq,Lk,H,Hk,D,Dv
 
 }  // namespace tessera::tool

@@ -8,6 +8,7 @@
 
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/command.hpp"
+#include "tools/tessera/failure.hpp"
 #include "tools/tessera/files.hpp"
 #include "tools/tessera/show.hpp"
 #include "tools/tessera/verb.hpp"
@@ -18,7 +19,7 @@ namespace {
 struct Run {
   Source source;
   AttentionOptions options;
-  std::string out, lse;
+  std::string out, lse, state_out;
   bool json = false;
 };
 
@@ -35,6 +36,7 @@ std::string command(const Run& run) {
       .add(run.options)
       .add("--out", run.out)
       .add("--lse", run.lse)
+      .add("--state-out", run.state_out)
       .text();
 }
 
@@ -42,6 +44,9 @@ std::vector<Destination> destinations(const Run& run, const Results& results) {
   std::vector<Destination> list;
   if (!run.out.empty()) list.push_back({run.out, "out", results.out});
   if (!run.lse.empty()) list.push_back({run.lse, "lse", results.lse});
+  if (run.state_out.empty()) return list;
+  list.push_back({run.state_out, "out", results.out});
+  list.push_back({run.state_out, "lse", results.lse});
   return list;
 }
 
@@ -54,13 +59,15 @@ double timed(const Context& context, const tessera_attention_desc& desc, const R
 }
 
 Report compute(const Run& run) {
+  if (!run.state_out.empty() && !(run.out.empty() && run.lse.empty()))
+    refuse("--state-out writes out and lse itself; drop --out and --lse");
   const Inputs inputs = load_inputs(run.source, run.options);
   const Shape shape = shape_of(inputs);
   const core::DType dtype = inputs.q.tensor.dtype;
   tessera_attention_desc desc = describe(inputs, run.options);
-  Results results = make_results(shape, dtype);
+  Results results = make_results(shape, run.state_out.empty() ? dtype : core::DType::kFloat32);
   check_destinations(destinations(run, results));
-  if (run.lse.empty()) results.lse = {};
+  if (run.lse.empty() && run.state_out.empty()) results.lse = {};
   const Context context = make_context(run.options.threads);
   desc.out = to_c(results.out.tensor);
   const Choice choice = choice_of(plan_json(context, desc));
@@ -76,6 +83,7 @@ void print_text(const Run& run, const Report& report) {
   print_line("time", fmt::format("{:.3f} ms", report.ms));
   print_line("out", run.out.empty() ? "not written; name a file with --out" : run.out);
   if (!run.lse.empty()) print_line("lse", run.lse);
+  if (!run.state_out.empty()) print_line("state", run.state_out);
 }
 
 void print_json(const Run& run, const Report& report) {
@@ -85,6 +93,7 @@ void print_json(const Run& run, const Report& report) {
       {"dtype", core::name_of(report.dtype)}, {"ms", report.ms}};
   if (!run.out.empty()) line["out"] = run.out;
   if (!run.lse.empty()) line["lse"] = run.lse;
+  if (!run.state_out.empty()) line["state_out"] = run.state_out;
   line["command"] = command(run);
   fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -102,6 +111,10 @@ void add_run(CLI::App& root, int&) {
   add_text_option(
       verb, {"Output", "--lse", "FILE", "Write lse, [B, H, Lq], float32; may be the file of --out"},
       run->lse);
+  add_text_option(verb,
+                  {"Output", "--state-out", "FILE",
+                   "Write out in float32 and lse, a state, to one .safetensors file"},
+                  run->state_out);
   verb.add_flag("--json", run->json, "One JSON object")->group("Output");
   verb.callback([run] {
     const Report report = compute(*run);

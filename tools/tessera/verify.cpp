@@ -146,7 +146,8 @@ Report judge(const Verify& verify) {
   const Definition definition = define(context, inputs, verify.options);
   const core::ScoreSize score{
       definition.score_max,
-      core::largest_product(inputs.q.tensor, inputs.k.tensor, double{desc.scale})};
+      core::largest_product(inputs.q.tensor, inputs.k.tensor, double{desc.scale},
+                            inputs.block_table.present() ? core::Rows::kAny : core::Rows::kPaired)};
   const Measure measure{dtype, shape.keys, score};
   Report report;
   report.shape = shape;

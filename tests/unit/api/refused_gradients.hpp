@@ -163,10 +163,11 @@ inline const Refusals kRefusedGradients = {
        s.backward.workspace_bytes = 64;
      },
      differentiate},
-    {Sentence::kCpuLacks, "gradients of dropout on the CPU backend",
+    {Sentence::kCpuLacks, "gradients of sequences that share rows of k and v",
      [](Subject& s) {
        s.desc.backend = TESSERA_BACKEND_CPU;
-       s.desc.dropout_p = 0.5f;
+       s.desc.cache_batch_idx =
+           tessera_tensor_dense(s.keep(std::vector<std::int32_t>(2)), TESSERA_INT32, 2, 1, 1, 1);
      },
      differentiate},
     {Sentence::kCpuLacks, "gradients in standard attention",

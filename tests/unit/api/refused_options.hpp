@@ -89,9 +89,9 @@ inline const Refusals kRefusedOptions = {
        s.desc.score_max = reinterpret_cast<double*>(s.workspace() + 4);
      }},
 
-    {Sentence::kCpuLacks, "dropout on the CPU backend",
+    {Sentence::kCpuLacks, "dropout in standard attention",
      [](Subject& s) {
-       s.desc.backend = TESSERA_BACKEND_CPU;
+       s.desc.backend = TESSERA_BACKEND_STANDARD;
        s.desc.dropout_p = 0.5f;
      }},
     {Sentence::kCpuLacks, "pages in standard attention",

@@ -80,8 +80,7 @@ inline const Refusals kRefusedTensors = {
      }},
     {Sentence::kMixedDtype, "k of float16", [](Subject& s) { s.desc.k.dtype = TESSERA_FLOAT16; }},
     {Sentence::kMixedDtype, "v of bfloat16", [](Subject& s) { s.desc.v.dtype = TESSERA_BFLOAT16; }},
-    {Sentence::kMixedDtype, "out of float16",
-     [](Subject& s) { s.desc.out.dtype = TESSERA_FLOAT16; }},
+    {Sentence::kOutDtype, "out of float16", [](Subject& s) { s.desc.out.dtype = TESSERA_FLOAT16; }},
 
     {Sentence::kDevice, "q on CUDA", [](Subject& s) { s.desc.q.device_type = TESSERA_CUDA; }},
     {Sentence::kDevice, "out nowhere", [](Subject& s) { s.desc.out.device_type = 0; }},

@@ -112,6 +112,33 @@ TEST(Problem, PackedSequences) {
   EXPECT_EQ(p.sequence(1).band.offset, 4);
 }
 
+TEST(Problem, RowsBetweenPackedSequencesAreNoQueries) {
+  Integers q{{0, 3, 4}}, used{{2, 0}};
+  Problem p = dense();
+  p.queries = 6;
+  p.cu_seqlens_q = q.tensor();
+  EXPECT_TRUE(p.rows_between(0).empty());
+  EXPECT_TRUE(p.rows_between(1).empty());
+  EXPECT_EQ(p.rows_between(2), (Range{4, 6}));
+  p.seqused_q = used.tensor();
+  EXPECT_EQ(p.rows_between(1), (Range{2, 3}));
+  EXPECT_EQ(p.rows_between(2), (Range{3, 6}));
+  p.batch = 0;
+  EXPECT_EQ(p.rows_between(0), (Range{0, 6})) << "without sequences all of them";
+}
+
+TEST(Problem, SequencesVaryWhereSomethingSaysHowLongTheyAre) {
+  Integers numbers{{0, 3, 4}};
+  EXPECT_FALSE(dense().varies());
+  for (Tensor Problem::* lengths : {&Problem::cu_seqlens_q, &Problem::cu_seqlens_k,
+                                    &Problem::kv_lengths, &Problem::kv_starts}) {
+    Problem p = dense();
+    p.*lengths = numbers.tensor();
+    EXPECT_TRUE(p.varies());
+  }
+  EXPECT_EQ(dense().sequence(1).index, 1);
+}
+
 TEST(Problem, Pages) {
   Integers table{{2, 0, 1, 2}, 2}, lengths{{5, 3}};
   Problem p = dense();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -98,6 +99,28 @@ TEST(Draws, WholeNumbersCoverTheirRangeEvenly) {
   for (const int count : counts) EXPECT_NEAR(count, 10'000, 500);
   EXPECT_EQ(draws.between(4, 4), 4);
   draws.between(INT64_MIN, INT64_MAX);
+}
+
+TEST(Shuffled, IsAnOrderOfAllThatDependsOnItsSeed) {
+  for (const std::int64_t n : {0, 1, 2, 50}) {
+    std::vector<std::int64_t> order = shuffled(n, 3), same = shuffled(n, 3);
+    EXPECT_EQ(order, same);
+    std::sort(order.begin(), order.end());
+    for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(order[std::size_t(i)], i);
+  }
+  EXPECT_NE(shuffled(50, 3), shuffled(50, 4));
+  EXPECT_NE(shuffled(50, 3, 1), shuffled(50, 3, 2));
+}
+
+// Each of three may stand at each place equally often.
+TEST(Shuffled, EveryPlaceIsEquallyLikely) {
+  int counts[3][3] = {};
+  for (std::uint64_t seed = 0; seed < 9000; ++seed) {
+    const std::vector<std::int64_t> order = shuffled(3, seed);
+    for (std::size_t place = 0; place < 3; ++place) ++counts[place][order[place]];
+  }
+  for (const auto& row : counts)
+    for (const int count : row) EXPECT_NEAR(count, 3000, 250);
 }
 
 TEST(Draws, ChanceAndRepetition) {

@@ -67,6 +67,18 @@ TEST(Tolerance, TheTermsOfNormalInputsChangeNothing) {
   }
 }
 
+// Row 0 of q is short and row 1 of k long: they meet where any row of k may belong to q.
+TEST(Tolerance, TheProductOfPagesIsThatOfAnyRow) {
+  double q[] = {1, 10}, k[] = {2, 3};
+  const auto view = [](double* x) {
+    return Tensor{x, {2, 1, 1, 1}, {1, 0, 0, 1}, DType::kFloat64};
+  };
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 30);
+  std::swap(q[0], q[1]);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1), 20);
+  EXPECT_DOUBLE_EQ(largest_product(view(q), view(k), 1, Rows::kAny), 30);
+}
+
 TEST(Tolerance, LseGrowsWithTheTermsOfItsScores) {
   EXPECT_DOUBLE_EQ(lse_bound(100, {0, 32}), 4e-6);
   EXPECT_DOUBLE_EQ(lse_bound(4 * 16384, {0, 32}), 8e-6);
@@ -87,7 +99,7 @@ TEST(Tolerance, TheLargestProductIsThatOfTheLongestFiniteRowsOfAHead) {
 
 // ---- Gradients ----
 
-const std::vector<double> kUnit{0.6, 0.8};  // of norm 1
+const std::vector<double> kUnit(64, 0.125);  // of norm 1
 
 GradientMeasure measure(DType inputs, DType gradient, const TermNorms& terms = {}) {
   return {.inputs = inputs,
@@ -128,20 +140,26 @@ TEST(GradientTolerance, CountsTheRoundingOfTheResultAndOfOut) {
   const auto bound_of = [&](DType inputs, DType gradient) {
     return gradient_bound(measure(inputs, gradient, terms), kUnit);
   };
-  const double weights = 2 * 0x1p-9;
+  const double weights = 2 * 0x1p-8;
   EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kFloat32), 3e-6 + std::hypot(weights, 6e-3 / 2),
               1e-12);
   EXPECT_NEAR(bound_of(DType::kBfloat16, DType::kBfloat16),
               3e-6 + std::hypot(weights, 3e-3, 6e-3 / 2), 1e-12);
   EXPECT_NEAR(bound_of(DType::kFloat64, DType::kFloat32), 3e-14 + 1e-6, 1e-12);
   EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16, {200, 0}), kUnit),
-              3e-6 + std::hypot(2 * 0x1p-12, 4e-4 / 100), 1e-8);
+              3e-6 + std::hypot(2 * 0x1p-11, 4e-4 / 100), 1e-8);
+}
+
+TEST(GradientTolerance, AFewElementsMayEachBeRoundedByHalfAUnit) {
+  const std::vector<double> one{1};
+  EXPECT_NEAR(gradient_bound(measure(DType::kFloat32, DType::kBfloat16), one), 3e-6 + 0x1p-8, 1e-9);
+  EXPECT_NEAR(gradient_bound(measure(DType::kFloat32, DType::kBfloat16), kUnit), 3e-6 + 3e-3, 1e-9);
 }
 
 TEST(GradientTolerance, NumbersBelowTheNormalOnesHaveAnAbsoluteRounding) {
   const std::vector<double> tiny(100, 1e-7);
   EXPECT_NEAR(gradient_bound(measure(DType::kFloat16, DType::kFloat16), tiny),
-              3e-6 + std::hypot(0x1p-12, 4e-4) + 0x1p-25 / 1e-7, 1e-6);
+              3e-6 + std::hypot(0x1p-11, 4e-4) + 0x1p-25 / 1e-7, 1e-6);
 }
 
 TEST(GradientTolerance, GrowsWithScoresAndWithTheSumsOfEachGradient) {

@@ -92,6 +92,63 @@ TEST_P(Packer, FollowsTheCacheRow) {
          });
 }
 
+// Keys of a block come from wherever the table says; entries that no key needs are not read.
+TEST_P(Packer, GathersPages) {
+  for (const std::int64_t page_size : {1, 7, 96, 125}) {
+    const std::int64_t pages = 250 / page_size, columns = (200 + page_size - 1) / page_size + 1;
+    Subject s(DType::kFloat16, Layout::kPadded, w.panel + 1);
+    std::vector<std::int32_t> table(std::size_t(2 * columns), -1);
+    std::int32_t lengths[] = {200, 131};
+    Array k(DType::kFloat16, {pages, page_size, 3, 7}),
+        v(DType::kFloat16, {pages, page_size, 3, 5});
+    k.fill([](const Index4& i) { return Subject::value(i); });
+    v.fill([](const Index4& i) { return -Subject::value(i); });
+    for (std::int64_t b = 0; b < 2; ++b)
+      for (std::int64_t n = 0; n * page_size < lengths[b]; ++n)
+        table[std::size_t(b * columns + n)] = std::int32_t((n * 3 + b) % pages);
+    s.p.k = k.tensor(), s.p.v = v.tensor();
+    s.p.value_dim = 5;
+    s.p.keys = columns * page_size;
+    s.p.block_table = {table.data(), {2, columns, 1, 1}, {columns, 1, 0, 1}, DType::kInt32};
+    s.p.kv_lengths = {lengths, {2, 1, 1, 1}, {1, 0, 0, 1}, DType::kInt32};
+    w.pack(s.p, Packing::kHead, {{0, 0, {0, 96}}, {0, 2, {96, 192}}, {1, 2, {96, 131}}},
+           [&](const auto& wanted, std::int64_t j, const PackedKey& key) {
+             const std::int64_t page = (j / page_size * 3 + wanted.batch) % pages;
+             ASSERT_EQ(key.k[6], k.at(page, j % page_size, wanted.kv_head, 6)) << j;
+             ASSERT_EQ(key.panel(0)[0], v.at(page, j % page_size, wanted.kv_head, 0)) << j;
+           });
+  }
+}
+
+// Packed sequences lie in one row of k: a copy belongs to the sequence.
+TEST_P(Packer, FollowsThePackedSequence) {
+  Subject s(DType::kBfloat16, Layout::kDense, w.panel);
+  std::int32_t boundaries[] = {0, 100, 250};
+  s.p.cu_seqlens_k = {boundaries, {3, 1, 1, 1}, {1, 0, 0, 1}, DType::kInt32};
+  w.pack(s.p, Packing::kHead,
+         {{0, 1, {0, 3}}, {1, 1, {0, 3}}, {1, 1, {96, 150}}, {0, 1, {96, 100}}},
+         [&](const auto& wanted, std::int64_t j, const PackedKey& key) {
+           const std::int64_t row = j + (wanted.batch == 0 ? 0 : 100);
+           ASSERT_EQ(key.k[2], s.k.at(0, row, wanted.kv_head, 2)) << j;
+           ASSERT_EQ(key.panel(0)[1], s.v.at(0, row, wanted.kv_head, 1)) << j;
+         });
+}
+
+// A block of keys that lies in one page is read there.
+TEST_P(Packer, ReadsWholePagesInPlace) {
+  Subject s(DType::kFloat32, Layout::kDense, w.panel);
+  Array k(DType::kFloat32, {3, 192, 3, 7}), v(DType::kFloat32, {3, 192, 3, w.panel});
+  std::int32_t table[] = {2, 0, 1, 1}, lengths[] = {300, 300};
+  s.p.k = k.tensor(), s.p.v = v.tensor();
+  s.p.keys = 384;
+  s.p.block_table = {table, {2, 2, 1, 1}, {2, 1, 0, 1}, DType::kInt32};
+  s.p.kv_lengths = {lengths, {2, 1, 1, 1}, {1, 0, 0, 1}, DType::kInt32};
+  w.pack(s.p, Packing::kNone, {{0, 1, {100, 101}}, {0, 1, {200, 201}}},
+         [&](const auto&, std::int64_t j, const PackedKey& key) {
+           EXPECT_EQ(static_cast<const void*>(key.k), s.p.k.at(j < 192 ? 2 : 0, j % 192, 1)) << j;
+         });
+}
+
 // Within one head a block stays packed: a change of the memory below is not seen until another head
 // takes the slot.
 TEST_P(Packer, PacksABlockOnce) {

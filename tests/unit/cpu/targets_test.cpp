@@ -15,8 +15,8 @@ namespace {
 TEST(Targets, HaveTheirNamesAndLanes) {
   // clang compiles "scalar" as a portable vector of four.
   const std::multimap<std::string, std::int64_t> known{
-      {"avx512bf16", 16}, {"avx512", 16}, {"avx2", 8},   {"sse4", 4},
-      {"neon", 4},        {"wasm", 4},    {"scalar", 1}, {"scalar", 4}};
+      {"amx", 16}, {"avx512bf16", 16}, {"avx512", 16}, {"avx2", 8},  {"sse4", 4},
+      {"neon", 4}, {"wasm", 4},        {"scalar", 1},  {"scalar", 4}};
   std::set<std::string> names;
   for (const TargetInfo& target : targets()) {
     const std::string name(target.name);
@@ -40,7 +40,8 @@ TEST(Targets, TheBestIsFirstAndScalarLast) {
 TEST(Targets, AnX86LibraryCarriesThemAll) {
   std::vector<std::string> names;
   for (const TargetInfo& target : targets()) names.emplace_back(target.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"avx512bf16", "avx512", "avx2", "sse4", "scalar"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"amx", "avx512bf16", "avx512", "avx2", "sse4", "scalar"}));
 }
 #endif
 

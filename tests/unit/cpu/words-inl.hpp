@@ -155,7 +155,10 @@ inline void pack(const core::Problem& p, plan::Packing packing,
   const std::int64_t slots =
       packing == plan::Packing::kHead ? in::divide_up(p.keys, in::kBlock) : 1;
   Aligned memory(slots * (in::kBlock * (p.dim + in::padded(p.value_dim)) + 2));
-  in::Packer packer(p, packing, memory.data());
+  plan::Plan plan;
+  plan.packing = packing;
+  plan.longest_keys = p.keys;
+  in::Packer packer(p, plan, memory.data());
   for (const Words::Wanted& one : wanted) {
     const in::KeyBlock block = packer(p, p.sequence(one.batch), one.kv_head, one.keys);
     for (std::int64_t j = block.keys.begin; j < block.keys.end; ++j)

@@ -40,6 +40,7 @@ TEST(PlanJson, GoldenPlan) {
   EXPECT_EQ(to_json(make_plan(causal(), Backend::kAuto, kDevice), causal()),
             R"({"backend":"cpu","why_backend":"the fastest that can do the call","target":"avx2",)"
             R"("arithmetic":"float32","why_arithmetic":"q, k and v are not bfloat16",)"
+            R"("kernel":"tiled","why_kernel":"the queries of a head fill strips","splits":1,)"
             R"("workers":2,"tasks":128,"task_queries":32,"task_order":"longest sequence first",)"
             R"("tile_queries":16,"tile_keys":96,)"
             R"("packing":"none","why_packing":"k and v are read as they lie",)"
@@ -52,6 +53,7 @@ TEST(PlanJson, GoldenReference) {
       to_json(make_plan(causal(), Backend::kReference, kDevice), causal()),
       R"({"backend":"reference","why_backend":"asked for","target":"double precision",)"
       R"("arithmetic":"double","why_arithmetic":"the reference computes in double precision",)"
+      R"("kernel":"tiled","why_kernel":"","splits":1,)"
       R"("workers":1,"tasks":4096,"task_queries":1,"task_order":"head by head",)"
       R"("tile_queries":1,"tile_keys":300,)"
       R"("packing":"none","why_packing":"k and v are read as they lie",)"

@@ -1,7 +1,9 @@
 // Plans of calls whose sequences differ in length, or lie in pages.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "plan/plan.hpp"
 #include "unit/plan/problems.hpp"
@@ -57,6 +59,23 @@ TEST(PlannerLengths, WorkersFollowTheWorkThatThereIs) {
   EXPECT_EQ(make_plan(packed_problem(long_one, 1100), Backend::kCpu, kWide).workers, 2);
 }
 
+// A hundred short sequences do not keep 16 threads busy while one works at a task of the long one.
+TEST(PlannerLengths, TasksOfTheLongestSequenceAreEnoughForTheThreads) {
+  std::vector<std::int32_t> boundaries{0};
+  for (int n = 0; n < 101; ++n) boundaries.push_back(boundaries.back() + (n == 50 ? 16384 : 64));
+  Problem p = problem_of(
+      {.queries = boundaries.back(), .keys = boundaries.back(), .dim = 64, .value_dim = 64});
+  p.batch = 101;
+  p.cu_seqlens_q = {boundaries.data(), {102, 1, 1, 1}, {1, 0, 0, 1}, DType::kInt32};
+  p.cu_seqlens_k = p.cu_seqlens_q;
+  const auto rows = [&](std::int64_t threads) {
+    return make_plan(p, Backend::kCpu, {"invented", 16, threads}).task_queries;
+  };
+  EXPECT_EQ(rows(2), 256);
+  EXPECT_EQ(rows(16), 256) << "64 tasks";
+  EXPECT_EQ(rows(32), 128);
+}
+
 TEST(PlannerLengths, CopiesHaveRoomForTheLongestSequenceAlone) {
   std::int32_t boundaries[] = {0, 96, 192, 288};
   Problem p = packed_problem(boundaries, 288);
@@ -74,7 +93,7 @@ TEST(PlannerLengths, PagesAreGatheredUnlessABlockLiesInOne) {
                                            {192, Packing::kNone},
                                            {64, Packing::kHead},
                                            {1, Packing::kHead}}) {
-    Problem p = problem_of({.queries = 4, .keys = page_size, .dim = 64, .value_dim = 64});
+    Problem p = problem_of({.queries = 40, .keys = page_size, .dim = 64, .value_dim = 64});
     p.block_table = test::integers(table);
     std::swap(p.block_table.shape[0], p.block_table.shape[1]);
     p.keys = 2 * page_size;

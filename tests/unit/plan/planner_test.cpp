@@ -59,7 +59,8 @@ TEST(Planner, GoldenPlansOfTheUsualCase) {
                     .shared_bytes = 0,
                     .why_backend = "asked for",
                     .why_packing = "k and v are read as they lie",
-                    .why_arithmetic = "q, k and v are not bfloat16"};
+                    .why_arithmetic = "q, k and v are not bfloat16",
+                    .why_kernel = "the queries of a head fill strips"};
     const Plan got = make_plan(problem_of(kUsual), Backend::kCpu, device);
     EXPECT_EQ(got, want) << g.lanes << " lanes, " << g.threads
                          << " threads: " << to_json(got, problem_of(kUsual));
@@ -104,7 +105,8 @@ TEST(Planner, TheReferenceTakesARowAtATime) {
                   .shared_bytes = 0,
                   .why_backend = "asked for",
                   .why_packing = "k and v are read as they lie",
-                  .why_arithmetic = "the reference computes in double precision"};
+                  .why_arithmetic = "the reference computes in double precision",
+                  .why_kernel = {}};
   EXPECT_EQ(plan, want);
   EXPECT_EQ(plan.workspace_bytes(), 0);
 }
@@ -117,8 +119,6 @@ struct Missing {
 constexpr const char* kState = "starting from a state (state_out, state_lse)";
 constexpr Missing kMissing[] = {
     {"float64", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = DType::kFloat64; }},
-    {"dropout", [](Problem& p) { p.dropout.p = 0.1f; }},
-    {kState, [](Problem& p) { p.state_out = p.state_lse = present(); }},
 };
 constexpr const char* kPacked = "packed sequences (cu_seqlens)";
 constexpr Missing kMissingInStandard[] = {
@@ -126,6 +126,8 @@ constexpr Missing kMissingInStandard[] = {
     {kPacked, [](Problem& p) { p.cu_seqlens_q = present(); }},
     {kPacked, [](Problem& p) { p.cu_seqlens_k = present(); }},
     {"pages (block_table)", [](Problem& p) { p.block_table = present(); }},
+    {"dropout", [](Problem& p) { p.dropout.p = 0.1f; }},
+    {kState, [](Problem& p) { p.state_out = p.state_lse = present(); }},
 };
 
 void expect_refused(const Missing& row, Backend backend, const std::string& who) {
@@ -170,6 +172,8 @@ TEST(Planner, EveryOtherOptionIsDoneByTheCpu) {
   for (core::Tensor* option : {&p.kv_lengths, &p.kv_starts, &p.cache_batch_idx, &p.cu_seqlens_q,
                                &p.cu_seqlens_k, &p.seqused_q, &p.seqused_k})
     *option = test::integers(zeros);
+  p.state_out = p.state_lse = present();
+  p.dropout.p = 0.5f;
   p.softcap = 30, p.left = 128, p.right = 0, p.alignment = core::Alignment::kOffsets;
   EXPECT_EQ(make_plan(p, Backend::kAuto, kWide).backend, Backend::kCpu);
   p.cu_seqlens_k = p.seqused_k = {};
@@ -225,8 +229,8 @@ constexpr Packed kPackings[] = {
     {shaped(97, 512, 1, 64), kF32, {256, 0}, {}, 16, Packing::kHead, kFar},
     {shaped(96, 512, 1, 64), kF32, {4096, 0}, {4096, 0}, 16, Packing::kNone, kAsTheyLie},
     {shaped(96, 512, 1, 64), kF32, {4096, 0}, {}, 8, Packing::kHead, kFar},
-    {shaped(1, 512, 4, 64), kF32, {512, 0}, {}, 16, Packing::kHead, kFar},
-    {shaped(1, 512, 3, 64), kF32, {512, 0}, {}, 16, Packing::kNone, kAsTheyLie},
+    {shaped(9, 512, 4, 64), kF32, {512, 0}, {}, 16, Packing::kHead, kFar},
+    {shaped(9, 512, 3, 64), kF32, {512, 0}, {}, 16, Packing::kNone, kAsTheyLie},
     // 341 blocks of 96 x 128 float32 are the last that 16 MiB hold.
     {shaped(512, 341 * 96, 1, 64), kF16, {}, {}, 16, Packing::kHead, kWidened},
     {shaped(512, 341 * 96 + 1, 1, 64), kF16, {}, {}, 16, Packing::kBlock, kWidened},
@@ -472,6 +476,8 @@ TEST(Plan, EveryFieldCountsForEquality) {
   EXPECT_TRUE(changed([](Plan& p) { ++p.shared_bytes; }));
   EXPECT_TRUE(changed([](Plan& p) { p.why_backend = ""; }));
   EXPECT_TRUE(changed([](Plan& p) { p.why_packing = ""; }));
+  EXPECT_TRUE(changed([](Plan& p) { p.why_arithmetic = ""; }));
+  EXPECT_TRUE(changed([](Plan& p) { p.arithmetic = Arithmetic::kTiles; }));
 }
 
 }  // namespace

@@ -63,8 +63,10 @@ class Guarded {
   Memory all_, bare_;
 };
 
-// Whoever packs writes down whose each copy is, at the very end of its bytes.
+// Whoever packs writes down whose each copy is, at the very end of its bytes; the decode kernel
+// copies rows to the place that their number within a block says.
 void expect_used_to_the_end(const Guarded& workspace, const Plan& plan) {
+  if (plan.kernel == plan::Kernel::kDecode) return;
   for (std::int64_t w = 0; w < plan.workers && plan.packing != Packing::kNone; ++w) {
     const std::int64_t begin = plan.shared_bytes + w * plan.worker_bytes;
     EXPECT_GT(workspace.touched(begin, begin + plan.worker_bytes), plan.worker_bytes - kLine)

@@ -36,7 +36,15 @@ TEST_F(CommandLine, SaysEveryOption) {
   o.mask = "m.npy";
   o.alibi = "random";
   o.sink = "s.npy";
+  o.dropout = 0.25f;
+  o.dropout_seed = 77;
+  o.state_in = "state.safetensors";
   o.kv_lengths = "5,7";
+  o.kv_starts = "1,2";
+  o.cu_seqlens_q = "0,1,2";
+  o.cu_seqlens_k = "cu.npy";
+  o.page_size = 16;
+  o.pages = "table.npy";
   o.dtype = core::DType::kBfloat16;
   o.threads = 3;
   o.backend = TESSERA_BACKEND_CPU;
@@ -46,7 +54,9 @@ TEST_F(CommandLine, SaysEveryOption) {
   EXPECT_EQ(Command("verify").add(source).add(o).text(),
             "tessera verify --shape 1,2,3,4,2,5,6 --seed 9 --causal --window 7,-1 --align -2 "
             "--scale 0.1 --softcap 30 --bias 'my bias.npy' --mask m.npy --alibi random "
-            "--sink s.npy --kv-lengths 5,7 --dtype bf16 --threads 3 --backend cpu");
+            "--sink s.npy --dropout 0.25 --dropout-seed 77 --state-in state.safetensors "
+            "--kv-lengths 5,7 --kv-starts 1,2 --cu-seqlens-q 0,1,2 --cu-seqlens-k cu.npy "
+            "--page-size 16 --pages table.npy --dtype bf16 --threads 3 --backend cpu");
 }
 
 TEST_F(CommandLine, LeavesOutWhatWasNotGiven) {

@@ -8,8 +8,8 @@
 namespace tessera::test {
 namespace {
 
-class States : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, States, testing::ValuesIn(backend_names()), parameter_name);
+class Merging : public OnEveryBackend {};
+INSTANTIATE_TEST_SUITE_P(On, Merging, testing::ValuesIn(backend_names()), parameter_name);
 
 // Without what depends on the number of keys, or counts once for all of them.
 Case case_for_parts(Dice& dice) {
@@ -51,7 +51,7 @@ Outputs merged(const Backend& on, const Case& c, const std::vector<Outputs>& par
   return result;
 }
 
-TEST_P(States, any_partition_of_the_keys_gives_the_plain_result) {
+TEST_P(Merging, any_partition_of_the_keys_gives_the_plain_result) {
   for_cases(4, case_for_parts, [](const Backend& on, Case c) {
     c.dtype = DType::kFloat32;
     Dice dice(c.seed);
@@ -90,7 +90,7 @@ void append_rest(const Backend& on, Inputs& in, std::int64_t keys) {
   EXPECT_EQ(tessera_append(on.context, &desc, &error), TESSERA_OK) << error.message;
 }
 
-TEST_P(States, append_then_attend_equals_attending_to_all_to_the_bit) {
+TEST_P(Merging, append_then_attend_equals_attending_to_all_to_the_bit) {
   const auto make = [](Dice& dice) { return random_case(dice, {.work = 300'000}); };
   for_cases(4, make, [](const Backend& on, const Case& c) {
     if (c.k_layout == Layout::kSharedByHeads || c.v_layout == Layout::kSharedByHeads) return;

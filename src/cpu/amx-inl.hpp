@@ -1,0 +1,226 @@
+// The forward on tiles of bfloat16, for AMX. Keys are rows and queries columns of S^T, so that the
+// softmax stays as it is, and the pairs of Q^T and P^T (pairs-inl.hpp) are right operands as they
+// lie:
+//
+//   S^T = K Q^T      16 keys x 32 dimensions           32 dimensions x 16 queries
+//   O^T = V^T P^T    16 columns of V x 32 keys         32 keys x 16 queries
+//
+// The words of the tile registers are a parameter: tests put others in their place.
+#if defined(TESSERA_CPU_AMX_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_AMX_INL_HPP
+#undef TESSERA_CPU_AMX_INL_HPP
+#else
+#define TESSERA_CPU_AMX_INL_HPP
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/amx.hpp"
+#include "cpu/pairs-inl.hpp"
+
+#if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t kTile = 16;                // rows, and words of a row
+constexpr std::int64_t kTileKeys = 2 * kTile;     // keys or dimensions of one product
+constexpr std::int64_t kStripBytes = 4 * kStrip;  // from row to row of Q^T, S^T, P^T and O^T
+constexpr std::int64_t kTileBytes = 4 * kTile;
+static_assert(N == kTile && kBlock % kTileKeys == 0);
+
+// ---- Keys and values ----
+
+// As PairBlock, but V^T [kBlock / kTileKeys][columns][kTile] pairs of keys: whole tiles.
+template <class Words> struct TileBlock {
+  using Element = Pair;
+  const Pair *k, *v;
+  std::int64_t first, k_row;
+  bool finite;
+  Range keys;
+
+  std::int64_t lead() const { return (keys.begin - first) % kTileKeys; }
+  const Pair* key(std::int64_t j) const { return k + (j - first) * k_row; }
+  HWY_INLINE void mark_rows(const float* s, const Problem& p, const Head& head, float* l) const {
+    if (!finite) mark_rows_that_see(s + lead() * kStrip, p, head, keys, l);
+  }
+};
+
+// As PairPacker, with dimensions in whole tiles.
+template <class Words> class TilePacker : PairSlots {
+ public:
+  TilePacker(const Problem& p, const plan::Plan& plan, float* memory)
+      : PairSlots(p, plan, memory) {}
+
+  TileBlock<Words> operator()(const Problem& p, const Sequence& s, std::int64_t kv_head,
+                              Range keys) {
+    const Slot slot = find(p, s, kv_head, keys, pack_transposed);
+    return {slot.k, slot.v, slot.first, k_row(), slot.finite, keys};
+  }
+
+ private:
+  static HWY_NOINLINE void pack_transposed(InterleavedValues& values, Pair* to) {
+    HWY_ALIGN float pairs[kTile * kPanel];
+    for (std::int64_t j = 0; j < kBlock; j += kTileKeys)
+      for (std::int64_t c = 0; c < values.columns(); c += kPanel, to += kPanel * kTile) {
+        for (std::int64_t i = 0; i < kTile; ++i) values.load(j + 2 * i, c, pairs + i * kPanel);
+        for (std::int64_t i = 0; i < kTile; i += kTogether)
+          transpose_rows<kTile>(reinterpret_cast<float*>(to) + i, pairs + i * kPanel, kPanel,
+                                kPanel);
+      }
+  }
+};
+
+// ---- S^T and O^T ----
+
+// 32 keys (K from `k` on) x kHalves tiles of queries.
+template <class Words, int kHalves>
+HWY_INLINE void multiply_tiles(float* s, const Pair* k, const float* q, std::int64_t k_row) {
+  Words::template zero<0>(), Words::template zero<1>();
+  if constexpr (kHalves == 2) Words::template zero<2>(), Words::template zero<3>();
+  for (std::int64_t i = 0; i < k_row; i += kTile, q += kTile * kStrip) {
+    Words::template load<4>(k + i, 4 * k_row);
+    Words::template load<5>(k + kTile * k_row + i, 4 * k_row);
+    Words::template load<6>(q, kStripBytes);
+    Words::template multiply<0, 4, 6>();
+    Words::template multiply<1, 5, 6>();
+    if constexpr (kHalves == 2) {
+      Words::template load<7>(q + kTile, kStripBytes);
+      Words::template multiply<2, 4, 7>();
+      Words::template multiply<3, 5, 7>();
+    }
+  }
+  Words::template store<0>(s, kStripBytes);
+  Words::template store<1>(s + kTile * kStrip, kStripBytes);
+  if constexpr (kHalves == 2) {
+    Words::template store<2>(s + kTile, kStripBytes);
+    Words::template store<3>(s + kTile * kStrip + kTile, kStripBytes);
+  }
+}
+
+// As the score of the other tiles; rows of S^T before and after the keys hold anything.
+template <int kHalves, class Words>
+HWY_INLINE void score(Strip& t, const Problem&, const core::Band& band, const TileBlock<Words>& kv,
+                      V (&top)[2]) {
+  const Range keys = kv.keys;
+  const std::int64_t begin = keys.begin - kv.lead();
+  for (std::int64_t key = begin; key < keys.end; key += kTileKeys)
+    multiply_tiles<Words, kHalves>(t.s + (key - begin) * kStrip, kv.key(key), t.q, kv.k_row);
+  const auto hide_some = [&](Range some) {
+    if (!some.empty()) hide<kHalves>(t.s + (some.begin - begin) * kStrip, band, t.rows, some);
+  };
+  hide_some({keys.begin, std::min(keys.end, t.full.begin)});
+  hide_some({std::max(keys.begin, std::max(t.full.begin, t.full.end)), keys.end});
+  find_top<kHalves>(t.s + kv.lead() * kStrip, keys.size(), top);
+}
+
+// O^T += V^T P^T for 32 columns and kHalves tiles of queries: v of the first products, which lie
+// `v_step` pairs apart.
+template <class Words, int kHalves>
+HWY_INLINE void accumulate_tiles(float* o, const Pair* v, const float* p, std::int64_t steps,
+                                 std::int64_t v_step) {
+  Words::template load<0>(o, kStripBytes);
+  Words::template load<1>(o + kTile * kStrip, kStripBytes);
+  if constexpr (kHalves == 2) {
+    Words::template load<2>(o + kTile, kStripBytes);
+    Words::template load<3>(o + kTile * kStrip + kTile, kStripBytes);
+  }
+  for (std::int64_t i = 0; i < steps; ++i, v += v_step, p += kTile * kStrip) {
+    Words::template load<4>(v, kTileBytes);
+    Words::template load<5>(v + kTile * kTile, kTileBytes);
+    Words::template load<6>(p, kStripBytes);
+    Words::template multiply<0, 4, 6>();
+    Words::template multiply<1, 5, 6>();
+    if constexpr (kHalves == 2) {
+      Words::template load<7>(p + kTile, kStripBytes);
+      Words::template multiply<2, 4, 7>();
+      Words::template multiply<3, 5, 7>();
+    }
+  }
+  Words::template store<0>(o, kStripBytes);
+  Words::template store<1>(o + kTile * kStrip, kStripBytes);
+  if constexpr (kHalves == 2) {
+    Words::template store<2>(o + kTile, kStripBytes);
+    Words::template store<3>(o + kTile * kStrip + kTile, kStripBytes);
+  }
+}
+
+// O^T = alpha O^T; nothing where no maximum grew, as is usual after a few blocks.
+HWY_INLINE void shrink(float* o, const float* alpha, std::int64_t columns) {
+  const V left = hn::Load(d, alpha), right = hn::Load(d, alpha + N), one = hn::Set(d, 1.f);
+  if (hn::AllTrue(d, hn::And(hn::Eq(left, one), hn::Eq(right, one)))) return;
+  for (std::int64_t c = 0; c < columns; ++c, o += kStrip) {
+    hn::Store(hn::Mul(left, hn::Load(d, o)), d, o);
+    hn::Store(hn::Mul(right, hn::Load(d, o + N)), d, o + N);
+  }
+}
+
+// O^T = alpha O^T + V^T P^T. Keys beside the wanted ones have weights of 0 and finite values.
+template <class Words>
+HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band&,
+                                const TileBlock<Words>& kv, Range wanted) {
+  const std::int64_t columns = padded(p.value_dim);
+  const std::int64_t begin = (wanted.begin - kv.first) / kTileKeys;
+  const std::int64_t steps = divide_up(wanted.end - kv.first, kTileKeys) - begin;
+  const std::int64_t in_strip = begin - (kv.keys.begin - kv.first) / kTileKeys;
+  const float* const weights = t.s + in_strip * kTile * kStrip;
+  shrink(t.o, t.alpha, columns);
+  for (std::int64_t c = 0; c < columns; c += kPanel) {
+    float* const o = t.o + c * kStrip;
+    const Pair* const v = kv.v + (begin * columns + c) * kTile;
+    t.rows.size() <= N ? accumulate_tiles<Words, 1>(o, v, weights, steps, columns * kTile)
+                       : accumulate_tiles<Words, 2>(o, v, weights, steps, columns * kTile);
+  }
+}
+template <class Words>
+HWY_INLINE void accumulate_runs(Strip& t, const Problem& p, const core::Band& band,
+                                const TileBlock<Words>& kv, const Runs& runs) {
+  accumulate_keys(t, p, band, kv, Range{runs.run[0].begin, runs.run[runs.size - 1].end});
+}
+
+// One step of a score multiplies two dimensions, sixteen steps at a time.
+template <class Words> struct Tiles : Pairs {
+  using Packer = TilePacker<Words>;
+  using Session = typename Words::Session;
+
+  static constexpr std::int64_t steps(std::int64_t dim) {
+    return plan::steps_of(plan::Arithmetic::kTiles, dim);
+  }
+  static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
+    load_signed(reinterpret_cast<Pair*>(to), p, at, steps(p.dim));
+  }
+  // Whole tiles of keys, so zeros after the weights too.
+  template <int kHalves>
+  static HWY_INLINE void weigh(float* s, Range rows, float unit, const V (&base)[2], V (&sum)[2]) {
+    const std::int64_t end = divide_up(rows.end, kTileKeys) * kTileKeys;
+    std::fill(s + rows.end * kStrip, s + end * kStrip, -kInfinity);
+    Pairs::weigh<kHalves>(s, {rows.begin, end}, unit, base, sum);
+  }
+  // O from O^T, panel by panel.
+  static HWY_NOINLINE void settle(Strip& t, const Problem& p) {
+    for (std::int64_t c = 0; c < p.value_dim; c += kPanel) {
+      float* const panel = t.o + c * kStrip;
+      for (std::int64_t i = 0; i < kPanel; i += kTogether)
+        transpose_rows(t.s + i, panel + i * kStrip, kStrip, kStrip);
+      std::copy_n(t.s, kPanel * kStrip, panel);
+    }
+  }
+};
+
+HWY_NOINLINE inline void forward_tiles(Call& call, int worker) {
+  call.plan.arithmetic == plan::Arithmetic::kTiles ? forward<Tiles<amx::Registers>>(call, worker)
+                                                   : forward<Float32>(call, worker);
+}
+
+// The row of AMX in the table of targets.
+inline Target tiles_target(const char* name, bool (*present)()) {
+  Target row = target(name, present);
+  row.bfloat16 = plan::Arithmetic::kTiles;
+  row.forward = forward_tiles;
+  return row;
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+#endif

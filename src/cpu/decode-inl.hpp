@@ -1,0 +1,364 @@
+// Few queries and many keys: bound by reading K and V, so each is read once, by all query heads of
+// its key head together. The keys are split by the shape alone; every split leaves a state, and a
+// second phase merges them in the order of the keys (Dao et al. 2023, "Flash-Decoding").
+//
+//   S tile   kRowTile rows x 4 keys     lanes are dimensions
+//   O tile   kRowTile rows x 4 vectors  lanes are columns of V, a weight is a broadcast
+//
+// Blocks of keys begin at multiples of kDecodeBlock and a hidden pair weighs exactly 0, so the bits
+// of a row depend neither on the rows beside it nor on how many there are.
+#if defined(TESSERA_CPU_DECODE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_DECODE_INL_HPP
+#undef TESSERA_CPU_DECODE_INL_HPP
+#else
+#define TESSERA_CPU_DECODE_INL_HPP
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/decode_tiles-inl.hpp"
+#include "cpu/forward-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+using plan::kDecodeRows;
+
+// ---- Which rows and keys ----
+
+// Where the rows of one key head of one sequence lie: row r is query r % queries of head
+// r / queries of the group.
+struct Group {
+  std::int64_t b, kv_head;
+  Sequence sequence;
+  Range visible;  // keys that any row sees
+
+  Group(const Problem& p, std::int64_t index)
+      : b(index / p.kv_heads),
+        kv_head(index % p.kv_heads),
+        sequence(p.sequence(b)),
+        visible(sequence.band.seen_by_any({0, sequence.queries}) & sequence.keys) {}
+
+  std::int64_t head(const Problem& p, std::int64_t row) const {
+    return kv_head * p.group() + row / p.queries;
+  }
+  Range keys_of(const Problem& p, std::int64_t row) const {
+    const std::int64_t i = row % p.queries;
+    return sequence.band.seen_by_any({i, i + 1}) & sequence.keys;
+  }
+};
+
+// The states of a call: of every row and split o [padded Dv], then m and l, in units of log2.
+struct States {
+  float* memory;
+  std::int64_t splits, value_floats;
+
+  explicit States(const Call& call)
+      : memory(call.shared()),
+        splits(call.plan.splits),
+        value_floats(whole_vectors(call.problem.value_dim)) {}
+
+  float* o(std::int64_t row, std::int64_t split) const {
+    return memory + (row * splits + split) * (value_floats + N);
+  }
+  float& m(std::int64_t row, std::int64_t split) const { return o(row, split)[value_floats]; }
+  float& l(std::int64_t row, std::int64_t split) const { return o(row, split)[value_floats + 1]; }
+  std::int64_t row_stride() const { return splits * (value_floats + N); }
+};
+
+// ---- One split ----
+
+// What one worker writes to.
+struct DecodeScratch {
+  float *q, *s, *alpha, *row, *k, *v;
+
+  DecodeScratch(const Problem& p, float* memory) {
+    const std::int64_t dim = whole_vectors(p.dim), value_dim = whole_vectors(p.value_dim);
+    q = memory;                 // [kDecodeRows][padded D]
+    s = q + kDecodeRows * dim;  // [kDecodeRows][kDecodeBlock]
+    alpha = s + kDecodeRows * kDecodeBlock;
+    row = alpha + kDecodeRows;   // of double
+    k = row + 2 * value_dim;     // [kDecodeBlock][padded D]
+    v = k + kDecodeBlock * dim;  // [kDecodeBlock][padded Dv]
+  }
+};
+
+// Rows of K or V of one key head, four keys at a time: dense, cached and paged keys differ in
+// nothing else. Rows that the registers cannot read as they lie are copied to float32, with zeros up
+// to a whole vector; and where a row sees not all of four keys, these are copied as they are, the
+// nearest in place of those that nobody may read.
+template <class T> struct Rows {
+  const Problem& p;
+  const Group& group;
+  const Tensor& t;
+  bool converted;
+  float* copies;  // [kDecodeBlock][padded]
+  Four<T> four[kDecodeBlock / kKeysAtOnce];
+
+  // Keys within one block.
+  HWY_INLINE void find(Range keys) {
+    for (std::int64_t j = keys.begin / kKeysAtOnce * kKeysAtOnce; j < keys.end; j += kKeysAtOnce) {
+      const std::int64_t slot = j % kDecodeBlock;
+      const bool whole = keys.contains(Range{j, j + kKeysAtOnce});
+      four[slot / kKeysAtOnce] =
+          whole && !converted ? Four<T>{at(j), t.stride[1]} : copied(j, slot, keys);
+    }
+  }
+
+  // Whether the processor cannot foresee where the next row lies.
+  bool scattered() const { return !converted && (p.paged() || t.stride[1] != t.shape[3]); }
+
+ private:
+  const T* at(std::int64_t j) const {
+    const core::KeyPlace place = p.place(group.sequence, group.b, j);
+    return reinterpret_cast<const T*>(t.at(place.batch, place.row, group.kv_head));
+  }
+
+  HWY_NOINLINE Four<T> copied(std::int64_t key, std::int64_t slot, Range keys) const {
+    const std::int64_t n = t.shape[3], padded = whole_vectors(n);
+    T* const to = reinterpret_cast<T*>(copies) + slot * padded;
+    for (std::int64_t i = 0; i < kKeysAtOnce; ++i) {
+      const T* const from = at(std::clamp(key + i, keys.begin, keys.end - 1));
+      T* const row = to + i * padded;
+      if (!converted) {
+        std::copy_n(from, n, row);
+        continue;
+      }
+      auto* const floats = reinterpret_cast<float*>(row);
+      load(floats, t, const_cast<T*>(from), n);
+      std::fill(floats + n, floats + padded, 0.f);
+    }
+    return {to, padded};
+  }
+};
+
+// The queries of some rows, in units of log2.
+HWY_INLINE void load_queries(const Problem& p, const Group& group, Range rows, float* q) {
+  const Sequence& s = group.sequence;
+  for (std::int64_t r = rows.begin; r < rows.end; ++r, q += whole_vectors(p.dim)) {
+    load(q, p.q, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)), p.dim);
+    for (std::int64_t i = 0; i < p.dim; ++i) q[i] *= p.scale * kLog2E;
+    std::fill(q + p.dim, q + whole_vectors(p.dim), 0.f);
+  }
+}
+
+// Hides the places of the block at `key` that are not in `keys`.
+HWY_INLINE void hide_outside(Range keys, std::int64_t key, float* s) {
+  const auto place = [key](std::int64_t j) {
+    return std::clamp<std::int64_t>(j - key, 0, kDecodeBlock);
+  };
+  std::fill(s, s + place(keys.begin), -kInfinity);
+  std::fill(s + place(std::max(keys.begin, keys.end)), s + kDecodeBlock, -kInfinity);
+}
+
+// P = 2^(S - m) for one row of a block; returns alpha = 2^(m_old - m).
+HWY_INLINE float absorb_row(float* HWY_RESTRICT s, float& m, float& l) {
+  V top = hn::Set(d, m), sum = hn::Zero(d);
+  for (std::int64_t j = 0; j < kDecodeBlock; j += N) top = hn::Max(top, hn::Load(d, s + j));
+  const V next = hn::MaxOfLanes(d, top);
+  // A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
+  const V base = hn::IfThenElse(hn::Eq(next, hn::Set(d, -kInfinity)), hn::Zero(d), next);
+  for (std::int64_t j = 0; j < kDecodeBlock; j += N) {
+    const V weight = exp2(hn::Sub(hn::Load(d, s + j), base));
+    sum = hn::Add(sum, weight);
+    hn::Store(weight, d, s + j);
+  }
+  const float alpha = hn::GetLane(exp2(hn::Sub(hn::Set(d, m), base)));
+  m = hn::GetLane(next);
+  l = alpha * l + hn::GetLane(hn::SumOfLanes(d, sum));
+  return alpha;
+}
+
+// Calls f with the number of rows of each tile as a constant, and the first of them.
+template <int kRows, class F>
+HWY_INLINE void for_rows(std::int64_t first, std::int64_t end, F&& f) {
+  for (; first + kRows <= end; first += kRows) f(std::integral_constant<int, kRows>(), first);
+  if constexpr (kRows > 1) for_rows<kRows / 2>(first, end, f);
+}
+
+// The same for groups of vectors of columns.
+template <class F> HWY_INLINE void for_columns(std::int64_t columns, F&& f) {
+  std::int64_t c = 0;
+  for (; c + kVectorsAtOnce * N <= columns; c += kVectorsAtOnce * N)
+    f(std::integral_constant<int, kVectorsAtOnce>(), c);
+  for (; c < columns; c += N) f(std::integral_constant<int, 1>(), c);
+}
+
+// One task: some rows of a group and one split of its keys.
+template <class T, int kSteps> struct Split {
+  const Problem& p;
+  const Group& group;
+  Range rows;              // of the group
+  std::int64_t first_row;  // of them, in all the call
+  std::int64_t index;      // of the split
+  DecodeScratch& w;
+  Rows<T> k, v;
+
+  // S for the keys of one block, hidden where a row does not see them.
+  HWY_INLINE void score(Range block) {
+    const std::int64_t dim = whole_vectors(p.dim), key = block.begin / kDecodeBlock * kDecodeBlock;
+    const std::int64_t first = (block.begin - key) / kKeysAtOnce * kKeysAtOnce;
+    const bool ahead = v.scattered();
+    for (std::int64_t j = first; j < block.end - key; j += kKeysAtOnce) {
+      if (ahead) v.four[j / kKeysAtOnce].prefetch(p.value_dim * std::int64_t(sizeof(T)));
+      for_rows<kScoreRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
+        score_keys<tile.value, kSteps>(k.four[j / kKeysAtOnce], w.q + r * dim, dim,
+                                       w.s + r * kDecodeBlock + j);
+      });
+    }
+    for (std::int64_t r = 0; r < rows.size(); ++r) {
+      const Range seen = group.keys_of(p, rows.begin + r) & block;
+      if (seen.size() < kDecodeBlock) hide_outside(seen, key, w.s + r * kDecodeBlock);
+    }
+  }
+
+  // O = alpha O + P V for the keys of one block. By now `k` is that of the next one.
+  HWY_INLINE void accumulate(const States& states, Range block, Range next) {
+    const Range all{block.begin % kDecodeBlock, block.begin % kDecodeBlock + block.size()};
+    const bool ahead = k.scattered() && next.size() == kDecodeBlock;
+    for (std::int64_t j = 0; j < all.end; j += kValuesAtOnce) {
+      const Range keys = Range{j, j + kValuesAtOnce} & all;
+      if (keys.empty()) continue;
+      for_columns(states.value_floats, [&](auto vectors, std::int64_t c) {
+        for_rows<kOutputRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
+          accumulate_values<tile.value, vectors.value>(
+              OutputRows{states.o(first_row + r, index) + c, states.row_stride(), w.alpha + r},
+              w.s + r * kDecodeBlock, v.four, c, keys);
+        });
+      });
+      std::fill_n(w.alpha, rows.size(), 1.f);
+      for (std::int64_t i = j; ahead && i < j + kValuesAtOnce; i += kKeysAtOnce)
+        k.four[i / kKeysAtOnce].prefetch(p.dim * std::int64_t(sizeof(T)));
+    }
+  }
+};
+
+// The state of a split of the keys, for some rows of a group.
+template <class T, int kSteps>
+HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& states, Range keys) {
+  const std::int64_t rows = split.rows.size();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* const o = states.o(split.first_row + r, split.index);
+    std::fill_n(o, states.value_floats, 0.f);
+    o[states.value_floats] = -kInfinity;
+    o[states.value_floats + 1] = 0;
+  }
+  if (keys.empty()) return;
+  load_queries(split.p, split.group, split.rows, split.w.q);
+  std::int64_t key = keys.begin / kDecodeBlock * kDecodeBlock;
+  const auto block_at = [&](std::int64_t first) {
+    return Range{first, first + kDecodeBlock} & keys;
+  };
+  split.k.find(block_at(key));
+  for (; key < keys.end; key += kDecodeBlock) {
+    const Range block = block_at(key), next = block_at(key + kDecodeBlock);
+    split.v.find(block);
+    split.score(block);
+    split.k.find(next);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t row = split.first_row + r;
+      split.w.alpha[r] = absorb_row(split.w.s + r * kDecodeBlock, states.m(row, split.index),
+                                    states.l(row, split.index));
+    }
+    split.accumulate(states, block, next);
+  }
+}
+
+// ---- The merge ----
+
+// out = sum of the states of one row over its splits, in the order of the keys; a sink is a state
+// of its own, with the value 0.
+HWY_NOINLINE inline void merge_row(const Call& call, const States& states, std::int64_t row,
+                                   DecodeScratch& w) {
+  const Problem& p = call.problem;
+  const Head head(p, row / p.queries);
+  const std::int64_t i = row % p.queries;
+  const Sequence& s = head.sequence;
+  const float sink = p.sink.present() ? float(p.sink.load(head.h)) * kLog2E : -kInfinity;
+  float m = sink;
+  for (std::int64_t n = 0; n < states.splits; ++n) m = std::max(m, states.m(row, n));
+  const float base = m == -kInfinity ? 0 : m;
+  const auto weight = [base](float x) { return hn::GetLane(exp2(hn::Set(d, x - base))); };
+  float l = weight(sink);
+  std::fill_n(w.row, states.value_floats, 0.f);
+  for (std::int64_t n = 0; n < states.splits; ++n) {
+    const float factor = weight(states.m(row, n));
+    const float* const o = states.o(row, n);
+    l += factor * states.l(row, n);
+    for (std::int64_t c = 0; c < states.value_floats; c += N)
+      hn::StoreU(hn::MulAdd(hn::Set(d, factor), hn::Load(d, o + c), hn::LoadU(d, w.row + c)), d,
+                 w.row + c);
+  }
+  const float share = l == 0 ? 0.f : 1 / l;
+  V zero = hn::Zero(d);  // NaN after an element that is not finite
+  for (std::int64_t c = 0; c < states.value_floats; c += N) {
+    const V x = hn::Mul(hn::Set(d, share), hn::LoadU(d, w.row + c));
+    zero = hn::MulAdd(hn::Zero(d), x, zero);
+    hn::StoreU(x, d, w.row + c);
+  }
+  store(p.out, p.out.at(s.q_batch, s.q_begin + i, head.h), w.row, p.value_dim);
+  const double lse = l == 0 ? -double(kInfinity) : (double(m) + std::log2(double(l))) * kLn2;
+  if (p.lse.present()) p.lse.store({s.q_batch, head.h, s.q_begin + i, 0}, lse);
+  // As in the tiles: what is not finite, or too far from 0, is computed by the definition.
+  constexpr float kFar = 0x1p120f;
+  const bool sees = !(s.band.seen_by_any({i, i + 1}) & s.keys).empty();
+  const bool lost = m == -kInfinity ? sees : !(std::abs(m) < kFar);
+  if (lost || !hn::AllTrue(d, hn::Eq(zero, hn::Zero(d))))
+    define_row(p, head, i, reinterpret_cast<double*>(w.row));
+}
+
+// ---- The phases ----
+
+template <class T, int kSteps>
+HWY_INLINE void decode_task(Call& call, std::int64_t task, DecodeScratch& w) {
+  const Problem& p = call.problem;
+  const States states(call);
+  const std::int64_t all = p.group() * p.queries, tiles = divide_up(all, kDecodeRows);
+  const std::int64_t index = task % states.splits, tile = task / states.splits % tiles;
+  const Group group(p, task / states.splits / tiles);
+  const Range rows = Range{tile * kDecodeRows, (tile + 1) * kDecodeRows} & Range{0, all};
+  const std::int64_t first = (group.b * p.kv_heads + group.kv_head) * all + rows.begin;
+  const bool converted = call.plan.packing != plan::Packing::kNone;
+  Split<T, kSteps> split{p,
+                         group,
+                         rows,
+                         first,
+                         index,
+                         w,
+                         {p, group, p.k, converted, w.k, {}},
+                         {p, group, p.v, converted, w.v, {}}};
+  const std::int64_t key = index * call.plan.split_keys;
+  decode_split(split, states, Range{key, key + call.plan.split_keys} & group.visible);
+  if (states.splits > 1) return;
+  for (std::int64_t r = first; r < first + rows.size(); ++r) merge_row(call, states, r, w);
+}
+
+// The usual head dimension as a constant.
+constexpr int kUsualSteps = 8;
+
+HWY_NOINLINE inline void decode(Call& call, int worker) {
+  const Problem& p = call.problem;
+  DecodeScratch scratch(p, call.of_worker(worker));
+  const bool converted = call.plan.packing != plan::Packing::kNone;
+  with_type(converted ? DType::kFloat32 : p.k.dtype, nullptr, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    if (whole_vectors(p.dim) == kUsualSteps * N)
+      call.tasks.work(worker,
+                      [&](std::int64_t t) { decode_task<T, kUsualSteps>(call, t, scratch); });
+    else
+      call.tasks.work(worker, [&](std::int64_t t) { decode_task<T, 0>(call, t, scratch); });
+  });
+}
+
+HWY_NOINLINE inline void decode_merge(Call& call, int worker) {
+  DecodeScratch scratch(call.problem, call.of_worker(worker));
+  const States states(call);
+  call.tasks.work(worker, [&](std::int64_t row) { merge_row(call, states, row, scratch); });
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

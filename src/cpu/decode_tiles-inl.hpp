@@ -1,0 +1,145 @@
+// The two register kernels of decoding, compiled once per target. Rows of K and V come as pointers.
+#if defined(TESSERA_CPU_DECODE_TILES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_DECODE_TILES_INL_HPP
+#undef TESSERA_CPU_DECODE_TILES_INL_HPP
+#else
+#define TESSERA_CPU_DECODE_TILES_INL_HPP
+#endif
+
+#include <cstdint>
+
+#include "cpu/rows-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+using plan::kDecodeBlock;
+
+// Rows of a tile of S and of a tile of O, and the vectors of columns of the latter.
+constexpr int kScoreRows = 4, kOutputRows = 2, kVectorsAtOnce = N == 16 ? 8 : 4;
+constexpr int kKeysAtOnce = 4;              // whose sums are brought together
+constexpr std::int64_t kValuesAtOnce = 16;  // rows of V that stay near while all rows of O use them
+constexpr std::int64_t kCacheLine = 64;
+
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+constexpr std::int64_t whole_vectors(std::int64_t n) { return round_up(n, N); }
+
+// One vector of elements as float32.
+HWY_INLINE V load_vector(const float* from) { return hn::LoadU(d, from); }
+HWY_INLINE V load_vector(const core::Bfloat16* from) {
+  const hn::Rebind<std::uint16_t, D> half;
+  const hn::RebindToUnsigned<D> bits;
+  const auto upper = hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
+}
+HWY_INLINE V load_vector(const core::Float16* from) {
+  HWY_ALIGN float lanes[N];
+  if constexpr (kHasFloat16) {
+    const hn::Rebind<hwy::float16_t, D> half;
+    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  for (int i = 0; i < N; ++i) lanes[i] = as_float(from[i]);
+  return hn::Load(d, lanes);
+}
+
+// Rows of four keys of K or V, at equal distances.
+template <class T> struct Four {
+  const T* row;
+  std::int64_t stride;
+
+  // Asks for the rows, of so many bytes. Into the L2 cache, which has more miss buffers.
+  HWY_INLINE void prefetch(std::int64_t bytes) const {
+    for (int j = 0; j < kKeysAtOnce; ++j)
+      for (std::int64_t i = 0; i < bytes; i += kCacheLine)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(row + j * stride) + i, 0, 2);
+  }
+};
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void store_sums(const V (&sum)[kKeysAtOnce], float* to) {
+  for (int j = 0; j < kKeysAtOnce; ++j) to[j] = hn::GetLane(sum[j]);
+}
+#else
+// The four sums over lanes, next to each other; the same tree for every row. A template, so that
+// what only wider vectors have is not asked of the others.
+template <class W> HWY_INLINE void store_sums(const W (&sum)[kKeysAtOnce], float* to) {
+  const hn::DFromV<W> wide;
+  const hn::Repartition<double, decltype(wide)> pairs;
+  const auto add_halves = [wide](W a, W b) {  // in each block a0 + a2, b0 + b2, a1 + a3, b1 + b3
+    return hn::Add(hn::InterleaveLower(wide, a, b), hn::InterleaveUpper(wide, a, b));
+  };
+  const auto ab = hn::BitCast(pairs, add_halves(sum[0], sum[1]));
+  const auto ce = hn::BitCast(pairs, add_halves(sum[2], sum[3]));
+  W x = hn::Add(hn::BitCast(wide, hn::InterleaveLower(pairs, ab, ce)),
+                hn::BitCast(wide, hn::InterleaveUpper(pairs, ab, ce)));
+  const hn::Half<decltype(wide)> half;
+  if constexpr (N == 4) {
+    hn::StoreU(x, wide, to);
+  } else if constexpr (N == 8) {
+    hn::StoreU(hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), half, to);
+  } else {
+    const auto y = hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
+    const hn::Half<decltype(half)> quarter;
+    hn::StoreU(hn::Add(hn::LowerHalf(quarter, y), hn::UpperHalf(quarter, y)), quarter, to);
+  }
+}
+#endif
+
+// S = Q K^T for kRows rows and four keys: q [kRows][dim], s [kRows][kDecodeBlock]. dim is kSteps
+// vectors if that is not 0. One key after the other, in the order of memory: with four side by side
+// the processor foresees nothing (Zen 4: 31 -> 13 GB/s on one core).
+template <int kRows, int kSteps, class T>
+HWY_INLINE void score_keys(const Four<T>& k, const float* HWY_RESTRICT q, std::int64_t any_dim,
+                           float* HWY_RESTRICT s) {
+  const std::int64_t dim = kSteps > 0 ? kSteps * N : any_dim;
+  V sum[kRows][kKeysAtOnce];
+  for (int j = 0; j < kKeysAtOnce; ++j) {
+    const T* const key = k.row + j * k.stride;
+    V part[kRows];
+    for (V& x : part) x = hn::Zero(d);
+    for (std::int64_t i = 0; i < dim; i += N) {
+      const V element = load_vector(key + i);
+      for (int r = 0; r < kRows; ++r)
+        part[r] = hn::MulAdd(element, hn::Load(d, q + r * dim + i), part[r]);
+    }
+    for (int r = 0; r < kRows; ++r) sum[r][j] = part[r];
+  }
+  for (int r = 0; r < kRows; ++r) store_sums(sum[r], s + r * kDecodeBlock);
+}
+
+// Where the outputs of some rows lie.
+struct OutputRows {
+  float* o;
+  std::int64_t stride;
+  const float* alpha;
+};
+
+// O = alpha O + P V for kRows rows and kVectors vectors of columns from `column` on: p
+// [kRows][kDecodeBlock], v the rows of the block, keys its places.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p,
+                                  const Four<T>* HWY_RESTRICT v, std::int64_t column,
+                                  core::Range keys) {
+  V sum[kRows][kVectors];
+  for (auto& row : sum)
+    for (V& x : row) x = hn::Zero(d);
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    const Four<T>& four = v[j / kKeysAtOnce];
+    const T* const row = four.row + j % kKeysAtOnce * four.stride + column;
+    V values[kVectors];
+    for (int c = 0; c < kVectors; ++c) values[c] = load_vector(row + c * N);
+    for (int r = 0; r < kRows; ++r) {
+      const V weight = hn::Set(d, p[r * kDecodeBlock + j]);
+      for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(weight, values[c], sum[r][c]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kVectors; ++c) {
+      float* const o = to.o + r * to.stride + c * N;
+      hn::Store(hn::MulAdd(hn::Set(d, to.alpha[r]), hn::Load(d, o), sum[r][c]), d, o);
+    }
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

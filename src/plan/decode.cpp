@@ -1,0 +1,94 @@
+// When few queries are computed by the decode kernel, and with what.
+#include <algorithm>
+
+#include "plan/plan.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using core::DType;
+using core::Problem;
+
+constexpr std::int64_t kFloat = 4;  // bytes
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+// A strip of the tiles computes all its lanes however few queries there are, and reads K and V once
+// for each query head; with a quarter of a strip that is still slower than a dot product for each
+// pair.
+constexpr std::int64_t kPartOfStrip = 4;
+// Sums over lanes of at most so many products keep the error of a score below that of the tiles.
+constexpr std::int64_t kLongestChain = 32;
+
+// What speaks against the decode kernel; nullptr if nothing does. Neither batch nor heads do, so
+// that a row has the same bits alone and in company.
+const char* why_tiled(const Problem& p, const Device& device) {
+  const Tiles tiles = tiles_for(device.lanes);
+  if (p.queries > tiles.strip / kPartOfStrip) return "the queries of a head fill strips";
+  if (p.mask.present() || p.bias.present() || p.alibi.present() || p.softcap != 0)
+    return "few queries, but the decode kernel has no mask, bias, alibi or softcap";
+  if (p.packed_queries() || p.packed_keys() || p.dropout.p != 0 || p.state_out.present())
+    return "few queries, but the decode kernel has no packed sequences, dropout or states";
+  if (p.dim > kLongestChain * device.lanes)
+    return "few queries, but the head dimension is too long for the sums of the decode kernel";
+  return nullptr;
+}
+
+// What registers cannot read as it lies.
+const char* why_copied(const Problem& p, const Device& device) {
+  if (p.paged()) return "keys are gathered from pages";
+  if (p.k.stride[3] != 1 || p.v.stride[3] != 1) return "the last dimension of k or v has a stride";
+  if (p.dim % device.lanes != 0 || p.value_dim % device.lanes != 0)
+    return "a head dimension is no whole number of vectors";
+  if (p.q.dtype == DType::kFloat16 && device.lanes < 8) return "the target cannot read float16";
+  return nullptr;
+}
+
+// The same sums as cpu::DecodeScratch and cpu::States, in their order.
+std::int64_t scratch_bytes(const Problem& p, const Device& device) {
+  const std::int64_t dim = round_up(p.dim, device.lanes);
+  const std::int64_t value_dim = round_up(p.value_dim, device.lanes);
+  const std::int64_t rows = kDecodeRows * (dim + kDecodeBlock + 1);
+  const std::int64_t copies = kDecodeBlock * (dim + value_dim);
+  return round_up((rows + 2 * value_dim + copies) * kFloat, 64);
+}
+
+std::int64_t state_bytes(const Plan& plan, const Problem& p) {
+  const std::int64_t row = round_up(p.value_dim, plan.device.lanes) + plan.device.lanes;
+  return round_up(p.batch * p.heads * p.queries * plan.splits * row * kFloat, 64);
+}
+
+// Waking a second thread takes up to 50 us, in which one core reads about 1 MB.
+constexpr double kBytesPerWorker = 1e6;
+
+std::int64_t useful_workers(const Plan& plan, const Problem& p) {
+  const double bytes = double(p.batch) * double(p.kv_heads) * double(p.keys) *
+                       double(p.dim + p.value_dim) * double(core::size_of(p.q.dtype));
+  const auto by_work = std::int64_t(std::min(bytes / kBytesPerWorker, 1e6)) + 1;
+  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+}
+
+}  // namespace
+
+bool plan_decode(Plan& plan, const Problem& p) {
+  const char* tiled = why_tiled(p, plan.device);
+  plan.why_kernel = tiled != nullptr ? tiled : "few queries: keys are read once for all heads";
+  if (tiled != nullptr) return false;
+  const char* copied = why_copied(p, plan.device);
+  plan.kernel = Kernel::kDecode;
+  plan.why_arithmetic = "elements are widened in registers";
+  plan.split_keys = kSplitKeys;
+  plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, kSplitKeys));
+  plan.tile_queries = plan.task_queries = std::min(kDecodeRows, p.group() * p.queries);
+  plan.tile_keys = kDecodeBlock;
+  plan.tasks = p.batch * p.kv_heads * divide_up(p.group() * p.queries, kDecodeRows) * plan.splits;
+  plan.packing = copied != nullptr ? Packing::kBlock : Packing::kNone;
+  plan.why_packing = copied != nullptr ? copied : "k and v are read as they lie";
+  plan.workers = useful_workers(plan, p);
+  plan.worker_bytes = scratch_bytes(p, plan.device);
+  plan.shared_bytes = state_bytes(plan, p);
+  return true;
+}
+
+}  // namespace tessera::plan
