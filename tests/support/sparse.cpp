@@ -18,8 +18,10 @@ SparseTensor::~SparseTensor() {
   if (present()) munmap(view_.data, bytes_);
 }
 
-void SparseTensor::copy_from(const Array& a) {
-  a.for_each([&](const Index4& i) { store(view_, i, a.at(i[0], i[1], i[2], i[3])); });
+void SparseTensor::copy_rows_from(const Array& a, std::int64_t first) {
+  a.for_each([&](const Index4& i) {
+    store(view_, {i[0], first + i[1], i[2], i[3]}, a.at(i[0], i[1], i[2], i[3]));
+  });
 }
 
 Array SparseTensor::copied() const {

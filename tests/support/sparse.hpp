@@ -18,7 +18,9 @@ class SparseTensor {
   bool present() const { return view_.data != nullptr; }
   tessera_tensor abi() const { return abi_tensor(view_); }
 
-  void copy_from(const Array& a);
+  void copy_from(const Array& a) { copy_rows_from(a, 0); }
+  // Its rows become those from `first` on.
+  void copy_rows_from(const Array& a, std::int64_t first);
   Array copied() const;  // densely
 
  private:
