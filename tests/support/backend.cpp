@@ -107,6 +107,8 @@ bool Backend::does(const Case& c) const {
   return one_row_each && c.dropout == 0 && !c.state;
 }
 
+tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
+
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
