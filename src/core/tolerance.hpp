@@ -232,8 +232,8 @@ inline double relative_error(std::span<const double> x, std::span<const double> 
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
 // average to lean on, and a single one may miss by half a unit in its last place. Where they are
-// few and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that the
-// type cannot hold counts as what it rounds to. `size` is that of deviation().
+// few and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that
+// the type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
                    double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());
