@@ -63,7 +63,7 @@ class Backward(ctypes.Structure):
     _fields_ = [
         ("size", c_uint32), ("flags", c_uint32), ("forward", POINTER(Attention)),
         *tensors("d_out d_lse dq dk dv d_bias d_sink"),
-        ("workspace", c_void_p), ("workspace_bytes", c_uint64)]
+        ("workspace", c_void_p), ("workspace_bytes", c_uint64), ("term_norms", POINTER(c_double))]
 
 
 class ContextConfig(ctypes.Structure):
