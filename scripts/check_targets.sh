@@ -13,7 +13,10 @@ aarch64-linux-gnu-g++ "${flags[@]}" -c "$source" -o "$out/neon.o"
 clang++-19 --target=wasm32-wasi -msimd128 -fno-exceptions -fno-rtti "${flags[@]}" \
   -c "$source" -o "$out/wasm.o"
 
-names() { "$1" "$out/$2.o" | grep "$3" > /dev/null || { echo "targets: no code of $3 in $2.o" >&2; exit 1; }; }
+names() {  # the file in between, or grep -q could end before nm does, which then fails
+  "$1" "$out/$2.o" >"$out/names"
+  grep -q "$3" "$out/names" || { echo "targets: no code of $3 in $2.o" >&2; exit 1; }
+}
 names aarch64-linux-gnu-nm neon N_NEON
 names llvm-nm-19 wasm N_WASM
 echo "targets: neon and wasm compile"

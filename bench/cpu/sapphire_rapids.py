@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forward passes beside PyTorch on a processor with AMX, in one run in which they take turns.
+"""Both passes beside PyTorch on a processor with AMX, in one run in which they take turns.
 
   python3 bench/cpu/sapphire_rapids.py [--threads 16] [--out FILE]
 
@@ -52,9 +52,10 @@ def start(args: argparse.Namespace) -> list[Peer]:
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
-    cells = itertools.product(args.dtypes.split(","), (64, 128), (False, True))
-    return [Case("forward", dtype, dim, args.keys, args.keys, 16, 16, causal, args.threads)
-            for dtype, dim, causal in cells]
+    suites, dtypes = args.suites.split(","), args.dtypes.split(",")
+    cells = itertools.product(suites, dtypes, (64, 128), (False, True))
+    return [Case(suite, dtype, dim, args.keys, args.keys, 16, 16, causal, args.threads)
+            for suite, dtype, dim, causal in cells]
 
 
 def wanted(peer: str, case: Case) -> bool:
@@ -69,7 +70,7 @@ def said(words: list[str]) -> list[str]:
 
 
 def line(case: Case, record: dict, torch: dict | None, unit: str) -> dict:
-    name = f"forward {case.dtype} {case.label}"
+    name = f"{case.suite} {case.dtype} {case.label}"
     share = record["best"] / record["peak"] if record["peak"] else 0
     return {"case": name, "peer": record["peer"], "threads": case.threads, "heads": case.heads,
             "gflops": record["best"], "gflops_median": record["median"],
@@ -84,6 +85,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--keys", type=int, default=2048)
+    parser.add_argument("--suites", default="forward,backward")
     parser.add_argument("--dtypes", default="fp32,bf16,fp16")
     parser.add_argument("--samples", type=int, default=15, help="accepted ones of each peer")
     parser.add_argument("--budget", type=float, default=8, help="seconds of a cell")

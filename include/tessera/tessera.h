@@ -134,6 +134,13 @@ typedef struct tessera_binding {
   tessera_tensor value;
 } tessera_binding;
 
+/* Of tessera_attention_desc. */
+typedef enum tessera_attention_flags {
+  /* The bits of a row depend on its own query, keys and options alone: not on the batch, nor on
+   * rows beside it, nor on whether it is one of many queries or decoded alone. */
+  TESSERA_BATCH_INVARIANT = 2
+} tessera_attention_flags;
+
 /* One call. Shapes are [batch, sequence, heads, dim]; B batches, Lq queries, Lk keys, H query
  * heads, Hk key heads with H % Hk == 0 (query head h reads key head h / (H / Hk)), dims D and
  * Dv >= 1.
@@ -148,7 +155,7 @@ typedef struct tessera_binding {
  */
 typedef struct tessera_attention_desc {
   uint32_t size;    /* set by tessera_attention_desc_default() */
-  uint32_t flags;   /* 0 */
+  uint32_t flags;   /* tessera_attention_flags, or 0 */
   uint32_t backend; /* a tessera_backend */
   uint32_t align;   /* a tessera_align */
 

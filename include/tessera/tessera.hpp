@@ -69,6 +69,7 @@ struct Options {
   tessera_backend backend = TESSERA_BACKEND_AUTO;
   std::span<std::byte> workspace = {};
   double* score_max = nullptr;  // of the reference backend
+  bool batch_invariant = false;
 };
 
 namespace detail {
@@ -109,6 +110,7 @@ inline tessera_attention_desc description(const Options& o) {
   d.state_out = o.state_out.c();
   d.state_lse = o.state_lse.c();
   d.backend = o.backend;
+  d.flags = o.batch_invariant ? std::uint32_t{TESSERA_BATCH_INVARIANT} : 0;
   d.workspace = o.workspace.data();
   d.workspace_bytes = o.workspace.size();
   d.score_max = o.score_max;

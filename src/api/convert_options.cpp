@@ -71,13 +71,16 @@ void check_diagnostics(std::string_view name, const double* place, std::uint32_t
 }
 
 void convert_options(const Desc& desc, Call& call) {
-  require(desc.flags == 0, Sentence::kFlags, std::string_view("desc"), Hex{desc.flags});
+  require((desc.flags & ~std::uint32_t{TESSERA_BATCH_INVARIANT}) == 0, Sentence::kAttentionFlags,
+          Hex{desc.flags});
+  require(desc.flags == 0 || desc.backend != TESSERA_BACKEND_STANDARD, Sentence::kNotInvariant);
   require(desc.backend <= TESSERA_BACKEND_STANDARD, Sentence::kBackend, std::int64_t{desc.backend});
   check_numbers(desc);
   check_supported(desc);
   check_workspace(desc.workspace, desc.workspace_bytes);
   check_diagnostics("score_max", desc.score_max, desc.backend);
   convert_band(desc, call.problem);
+  call.problem.batch_invariant = (desc.flags & TESSERA_BATCH_INVARIANT) != 0;
   call.problem.scale = desc.scale;
   call.problem.softcap = desc.softcap;
   call.problem.dropout = {desc.dropout_p, desc.dropout_seed, desc.dropout_offset};

@@ -82,6 +82,9 @@ enum class Sentence {
   kTarget,
   kAllocator,
 
+  kAttentionFlags,
+  kNotInvariant,
+
   kStates,
   kOtherShape,
   kOtherDtype,
@@ -287,6 +290,13 @@ inline constexpr SentenceRow kSentences[] = {
     {kAllocator, kInvalidArgument,
      "allocator has no {}; it must have both allocate and release, or neither"},
 
+    {kAttentionFlags, kInvalidArgument,
+     "flags of desc is {}; only TESSERA_BATCH_INVARIANT (2) is known: clear the others"},
+    {kNotInvariant, kUnsupported,
+     "flags has TESSERA_BATCH_INVARIANT but backend is TESSERA_BACKEND_STANDARD, which is there "
+     "for "
+     "comparison: choose another backend or clear the flag"},
+
     {kStates, kInvalidArgument,
      "states is NULL but count is {}; point states at that many, or set count to 0"},
     {kOtherShape, kInvalidArgument,
@@ -346,6 +356,7 @@ inline constexpr Chapter kChapters[] = {
     {Sentence::kNeeds, "Lengths, packed sequences, pages"},
     {Sentence::kBackend, "Options"},
     {Sentence::kThreads, "Contexts"},
+    {Sentence::kAttentionFlags, "Flags of an attention call"},
     {Sentence::kStates, "States, rotary positions, caches"},
     {Sentence::kCpuLacks, "Backends and memory"},
 };

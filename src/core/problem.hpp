@@ -70,6 +70,7 @@ struct Problem {
   Tensor block_table;
   Dropout dropout;
   Tensor state_out, state_lse;
+  bool batch_invariant = false;  // the bits of a row depend on its own inputs alone
 
   bool packed_queries() const { return cu_seqlens_q.present(); }
   bool packed_keys() const { return cu_seqlens_k.present(); }

@@ -217,8 +217,11 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   const bool few = ref.size() < kFewElements;  // and then they may all go one way
   const double one = few ? half_unit(m.gradient, 1) : bound_row(m.gradient).forward;
   const double result = m.gradient == sums ? 0 : one * finite_norm(ref) / size;
-  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * m.terms.out / size;
-  return sum + (few ? weights + result + out : std::hypot(weights, result, out)) +
+  const double read = m.terms.out / size;  // what <d_out, out> takes over of the error of out
+  const double out = m.out == sums ? 0 : bound_row(m.out).gradients * read;
+  // N(0, 1) inputs have less than half of it; beyond that the error of out in float32 counts too.
+  return sum + bound_row(sums).forward * std::max(0., read - 0.5) +
+         (few ? weights + result + out : std::hypot(weights, result, out)) +
          half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
 }
 
@@ -228,9 +231,9 @@ inline double relative_error(std::span<const double> x, std::span<const double> 
 }
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
-// average to lean on, and a single one may miss by half a unit in its last place. Where they are few
-// and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that the
-// type cannot hold counts as what it rounds to. `size` is that of deviation().
+// average to lean on, and a single one may miss by half a unit in its last place. Where they are
+// few and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that
+// the type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
                    double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());

@@ -75,8 +75,8 @@ template <class Words> struct BackwardTiles : BackwardPairs {
     pack_pairs(t, c, head, rows, {row, t.q.stride / 2, t.d_out.stride / 2});
   }
 
-  // K [kBlock][dim / 2] pairs, then K^T [dim][kBlock]; V [kBlock][value_dim / 2] pairs. Keys up to a
-  // whole group are zeros.
+  // K [kBlock][dim / 2] pairs, then K^T [dim][kBlock]; V [kBlock][value_dim / 2] pairs. Keys up to
+  // a whole group are zeros.
   static HWY_NOINLINE void pack_keys(Keys& t, const Problem& p, const Head& head, Range range) {
     copy_keys(t, p, head, range);
     const std::int64_t padded_keys = divide_up(range.size(), kKeyGroup) * kKeyGroup;

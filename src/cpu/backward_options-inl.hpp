@@ -153,7 +153,8 @@ HWY_NOINLINE inline void differentiate_sink(Call& call, int worker) {
         core::load_row(p.out, {s.q_batch, row, h, 0}, out);
         core::load_row(c.g.d_out, {s.q_batch, row, h, 0}, d_out);
         // A row that sees no key has out = 0, and dO of it is not looked at.
-        const bool sees = std::any_of(out.begin(), out.end(), [](double x) { return x != 0; });
+        const bool sees = std::abs(lse - sink) > 1e-5 * std::max(1., std::abs(sink)) ||
+                          std::any_of(out.begin(), out.end(), [](double x) { return x != 0; });
         double d_row = c.g.d_lse.present() ? c.g.d_lse.load(s.q_batch, h, row) : 0;
         for (std::size_t n = 0; n < out.size() && sees; ++n) d_row -= out[n] * d_out[n];
         sum += std::exp(sink - lse) * d_row;

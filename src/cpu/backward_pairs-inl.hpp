@@ -131,8 +131,8 @@ struct BackwardPairs {
     t.delta[r] = HWY_NAMESPACE::dot(scratch, out, t.d_out.stride) - d_lse_of(c, head, row);
   }
 
-  // K [kBlock][dim / 2], then [kBlock / 2][dim] pairs of keys; V [kBlock][value_dim / 2]. A last key
-  // without a neighbour has zeros for one.
+  // K [kBlock][dim / 2], then [kBlock / 2][dim] pairs of keys; V [kBlock][value_dim / 2]. A last
+  // key without a neighbour has zeros for one.
   static HWY_NOINLINE void pack_keys(Keys& t, const Problem& p, const Head& head, Range range) {
     copy_keys(t, p, head, range);
     core::Bfloat16* const rows = as_bfloat16(t.k.data);
@@ -178,8 +178,8 @@ struct BackwardPairs {
              {w.queries.d_out_columns + t.first * steps, steps, kLongestChain / 2});
   }
 
-  // P and dS are [keys][kSpan] of bfloat16, so that two queries are a pair. Behind them lies P of one
-  // tile in float32, and dS as [keys / 2][kSpan] pairs of keys.
+  // P and dS are [keys][kSpan] of bfloat16, so that two queries are a pair. Behind them lies P of
+  // one tile in float32, and dS as [keys / 2][kSpan] pairs of keys.
   static HWY_INLINE void store_rows(float* block, const BackStrip& t, std::int64_t key,
                                     const V (&x)[kKeyTile][2]) {
     core::Bfloat16* const to = as_bfloat16(block) + key * kSpan + t.column;

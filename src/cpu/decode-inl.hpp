@@ -87,9 +87,9 @@ struct DecodeScratch {
 };
 
 // Rows of K or V of one key head, four keys at a time: dense, cached and paged keys differ in
-// nothing else. Rows that the registers cannot read as they lie are copied to float32, with zeros up
-// to a whole vector; and where a row sees not all of four keys, these are copied as they are, the
-// nearest in place of those that nobody may read.
+// nothing else. Rows that the registers cannot read as they lie are copied to float32, with zeros
+// up to a whole vector; and where a row sees not all of four keys, these are copied as they are,
+// the nearest in place of those that nobody may read.
 template <class T> struct Rows {
   const Problem& p;
   const Group& group;

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "cpu/invariant-inl.hpp"
 #include "cpu/strip-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -198,6 +200,8 @@ HWY_NOINLINE inline void absorb_modified(Strip& t, const Head& head, Scratch<T>&
   // A dropped key raises the maximum without being in a run: O is then rescaled whatever the runs.
   if (runs.size == 1 && (!dropping || runs.run[0] == kv.keys))
     return accumulate_keys(t, p, band, kv, runs.run[0]);
+  if constexpr (std::is_same_v<T, Float32>)
+    if (runs.size > 0 && p.batch_invariant) return accumulate_through(t, p, kv, runs);
   if (runs.size > 0 || dropping) accumulate_runs(t, p, band, kv, runs);
 }
 

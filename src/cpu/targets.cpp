@@ -11,17 +11,17 @@
 #include <span>
 
 namespace tessera::cpu {
+#if HWY_TARGETS & HWY_AVX3
 namespace {
 
-[[maybe_unused]] bool has_avx512() {
+bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-[[maybe_unused]] bool has_avx512bf16() {
-  return has_avx512() && __builtin_cpu_supports("avx512bf16");
-}
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 }  // namespace
+#endif
 
 std::span<const Target> target_table() {
   static const Target table[] = {

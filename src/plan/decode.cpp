@@ -25,6 +25,7 @@ constexpr std::int64_t kLongestChain = 32;
 // that a row has the same bits alone and in company.
 const char* why_tiled(const Problem& p, const Device& device) {
   const Tiles tiles = tiles_for(device.lanes);
+  if (p.batch_invariant) return "batch-invariant calls have one kernel for any number of queries";
   if (p.queries > tiles.strip / kPartOfStrip) return "the queries of a head fill strips";
   if (p.mask.present() || p.bias.present() || p.alibi.present() || p.softcap != 0)
     return "few queries, but the decode kernel has no mask, bias, alibi or softcap";

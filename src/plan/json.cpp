@@ -68,6 +68,7 @@ Json problem_json(const core::Problem& p) {
             {"options", options(p)}};
   if (p.alignment == core::Alignment::kOffset) json["offset"] = p.offset;
   if (p.dropout.p != 0) json["dropout_p"] = p.dropout.p;
+  if (p.batch_invariant) json["batch_invariant"] = true;
   return json;
 }
 

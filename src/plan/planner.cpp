@@ -63,6 +63,7 @@ const char* why_float32(const Problem& p, Backend backend, const Device& device)
   if (p.q.dtype != DType::kBfloat16) return "q, k and v are not bfloat16";
   if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
   if (backend == Backend::kStandard) return "standard attention is computed in float32";
+  if (p.batch_invariant) return "float32 sums depend on the keys of a row alone";
   if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
   if (p.state_out.present()) return "a state to start from is float32";
   if (p.out.dtype == DType::kFloat32) return "out is float32, and weights of 16 bits are not";

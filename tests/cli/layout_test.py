@@ -131,7 +131,8 @@ class Layouts(CommandLineTest):
             "out": ("F32", (2, 3, 2, 3), [math.nan] * 36), "lse": ("F32", (2, 2, 3),
                                                                      [-math.inf, math.inf] * 6)}))
         self.done("run", *call, "--state-in", "s.safetensors", "--out", "out.npy")
-        self.assertEqual(self.floats("out.npy"), self.dense())
+        for got, want in zip(self.floats("out.npy"), self.dense(), strict=True):
+            self.assertAlmostEqual(got, want, delta=1e-6)  # few queries: without it they are decoded
 
     # ---- Every verb ----
 
@@ -173,7 +174,7 @@ class Layouts(CommandLineTest):
         self.assertEqual(plan["task_order"], "longest sequence first")
         self.assertEqual(plan["problem"]["options"], ["cu_seqlens_q", "cu_seqlens_k"])
         plan = self.done("plan", *self.OPTIONS[3], "--json").json()
-        self.assertEqual(plan["why_packing"], "blocks of keys are gathered from pages")
+        self.assertEqual(plan["why_packing"], "keys are gathered from pages")
 
     def test_verify_from_a_state(self):
         shape = ("--shape", "1,30,40,2,2,16,16", "--dtype", "f16")

@@ -64,7 +64,7 @@ class Maker : public TensorMaker {
     if (in_.byte() % 2 == 0) d.right = in_.number();
     if (d.align == TESSERA_ALIGN_OFFSET || in_.byte() % 16 == 15) d.offset = in_.number();
     if (in_.byte() % 8 == 7) d.dropout_p = in_.real();
-    if (in_.byte() % 32 == 31) d.flags = 1;
+    d.flags = std::array<std::uint32_t, 32>{0, 1, 2}[in_.byte() % 32];
     if (in_.byte() % 32 == 31) d.mask_expr = "q >= kv";
     if (in_.byte() % 8 == 7) d.workspace = scratch.data() + in_.byte() % 2 * 32;
     if (d.workspace != nullptr) d.workspace_bytes = scratch.size() - 64;

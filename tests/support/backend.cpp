@@ -99,8 +99,6 @@ Backend backend(const std::string& name, int threads) {
   return {name, threads, found->second.get()};
 }
 
-tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
-
 bool Backend::does(const Case& c) const {
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
@@ -108,6 +106,8 @@ bool Backend::does(const Case& c) const {
   const bool one_row_each = c.cu_q.empty() && c.cu_k.empty() && c.page_size == 0;
   return one_row_each && c.dropout == 0 && !c.state;
 }
+
+tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
 
 std::string Backend::environment() const {
   return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));

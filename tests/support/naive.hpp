@@ -9,8 +9,8 @@ namespace tessera::test {
 // them; sums are in float32. Knows visibility, GQA, scale, soft cap, bias, ALiBi and the sink.
 Array standard_attention(const Inputs& in);
 
-// The gradients of q, k and v in the same way: P, dP and dS are rounded, as separate operators would
-// leave them. Knows no soft cap.
+// The gradients of q, k and v in the same way: P, dP and dS are rounded, as separate operators
+// would leave them. Knows no soft cap.
 struct StandardGradients {
   Array dq, dk, dv;
 };

@@ -19,8 +19,8 @@ struct Part {
 // Entries [first, first + count) of a dimension; all of it where it has size 1 (or stride 0).
 void narrow(tessera_tensor& t, int dimension, std::int64_t first, std::int64_t count = 1);
 
-// Whether a call is the sum of its parts: dropout counts batches and heads, and the rows of a packed
-// or paged sequence lie anywhere.
+// Whether a call is the sum of its parts: dropout counts batches and heads, and the rows of a
+// packed or paged sequence lie anywhere.
 bool can_be_cut(const tessera_attention_desc& desc);
 
 // The call of one part.

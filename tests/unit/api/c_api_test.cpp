@@ -73,7 +73,7 @@ TEST(Attention, AnErrorIsOptional) {
   Subject s;
   const TemporaryContext temporary(s.config);
   EXPECT_EQ(tessera_attention(temporary.context, &s.desc, nullptr), TESSERA_OK);
-  s.desc.flags = 1;
+  s.desc.flags = 4;
   EXPECT_EQ(tessera_attention(temporary.context, &s.desc, nullptr), TESSERA_INVALID_ARGUMENT);
 }
 

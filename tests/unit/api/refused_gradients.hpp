@@ -57,7 +57,7 @@ inline const Refusals kRefusedGradients = {
      differentiate},
     {Sentence::kBackwardFlags, "a flag of tomorrow", [](Subject& s) { s.backward.flags = 2; },
      differentiate},
-    {Sentence::kFlags, "accumulating in the flags of the call",
+    {Sentence::kAttentionFlags, "accumulating in the flags of the call",
      [](Subject& s) { s.desc.flags = TESSERA_ACCUMULATE; }, differentiate},
     {Sentence::kScale, "the call itself is wrong", [](Subject& s) { s.desc.scale = -1; },
      differentiate},

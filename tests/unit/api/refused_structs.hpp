@@ -85,7 +85,12 @@ inline const Refusals kRefusedStructs = {
      "a field of tomorrow is set",
      {},
      [](const Subject& s) { return attend_as_newer_caller(s, std::byte{1}); }},
-    {Sentence::kFlags, "flags of desc", [](Subject& s) { s.desc.flags = 4; }},
+    {Sentence::kAttentionFlags, "flags of desc", [](Subject& s) { s.desc.flags = 5; }},
+    {Sentence::kNotInvariant, "an invariant call of standard attention",
+     [](Subject& s) {
+       s.desc.flags = TESSERA_BATCH_INVARIANT;
+       s.desc.backend = TESSERA_BACKEND_STANDARD;
+     }},
     {Sentence::kFlags, "flags of config", [](Subject& s) { s.config.flags = 0x80000000u; }},
     {Sentence::kReserved, "reserved of config", [](Subject& s) { s.config.reserved = 1; }},
     {Sentence::kReserved, "reserved of q", [](Subject& s) { s.desc.q.reserved[0] = 1; }},

@@ -47,7 +47,7 @@ double norm_of_row(const Array& a, const Index4& at) {
   return sum;
 }
 
-// dq, all: sum over pairs of P^2 a^2 scale^2 k^2, and over rows of (b^2 + dlse^2) |sum P scale k|^2.
+// Over pairs P^2 a^2 scale^2 k^2, and over rows (b^2 + dlse^2) |sum P scale k|^2.
 double terms_of_dq(const Squares& s, std::int64_t kh, bool out_alone) {
   double sum = 0;
   for (std::int64_t i = 0; i < std::int64_t(s.weights.size()); ++i) {

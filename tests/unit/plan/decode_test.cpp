@@ -63,6 +63,8 @@ constexpr const char* kOptions =
     "few queries, but the decode kernel has no mask, bias, alibi or softcap";
 constexpr Against kAgainst[] = {
     {"the queries of a head fill strips", [](Problem& p) { p.queries = 9; }},
+    {"batch-invariant calls have one kernel for any number of queries",
+     [](Problem& p) { p.batch_invariant = true; }},
     {kOptions, [](Problem& p) { p.mask = present(); }},
     {kOptions, [](Problem& p) { p.bias = present(); }},
     {kOptions, [](Problem& p) { p.alibi = present(); }},
