@@ -137,6 +137,18 @@ HWY_NOINLINE inline void differentiate_bias(Call& call, int worker) {
   });
 }
 
+// Whether row `row` of q sees a key, by the definition: where every weight of its keys is lost or
+// dropped, neither out nor lse tells.
+HWY_NOINLINE inline bool sees_a_key(const BackwardCall& c, std::int64_t b, std::int64_t h,
+                                    std::int64_t row) {
+  const std::int64_t query = row - c.p.sequence(b).q_begin;
+  bool sees = false;
+  core::reference::HeadGradients head;
+  head.d_score = [&](std::int64_t i, std::int64_t, double) { sees = sees || i == query; };
+  core::reference::add_head(c.p, c.g, b, h, head);
+  return sees;
+}
+
 // dsink += exp(sink - lse) (dLSE - <dO, O>): the sink is a key whose value is 0.
 HWY_NOINLINE inline void differentiate_sink(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
@@ -153,8 +165,10 @@ HWY_NOINLINE inline void differentiate_sink(Call& call, int worker) {
         core::load_row(p.out, {s.q_batch, row, h, 0}, out);
         core::load_row(c.g.d_out, {s.q_batch, row, h, 0}, d_out);
         // A row that sees no key has out = 0, and dO of it is not looked at.
-        const bool sees = std::abs(lse - sink) > 1e-5 * std::max(1., std::abs(sink)) ||
-                          std::any_of(out.begin(), out.end(), [](double x) { return x != 0; });
+        const auto is_finite = [](double x) { return std::isfinite(x); };
+        const bool sees =
+            std::any_of(out.begin(), out.end(), [](double x) { return x != 0; }) ||
+            (!std::all_of(d_out.begin(), d_out.end(), is_finite) && sees_a_key(c, b, h, row));
         double d_row = c.g.d_lse.present() ? c.g.d_lse.load(s.q_batch, h, row) : 0;
         for (std::size_t n = 0; n < out.size() && sees; ++n) d_row -= out[n] * d_out[n];
         sum += std::exp(sink - lse) * d_row;

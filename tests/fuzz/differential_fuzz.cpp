@@ -19,6 +19,9 @@ namespace {
 
 constexpr Limits kSmall{.work = 20'000};
 
+// The bounds are of norms over many numbers from N(0, 1), and these have few, and some of any size.
+constexpr double kSlack = 6;
+
 void require(const testing::AssertionResult& holds, const std::string& what) {
   if (holds) return;
   std::fprintf(stderr, "%s: %s\n", what.c_str(), holds.message());
@@ -49,7 +52,7 @@ void check_forward(Dice& dice) {
   const Outputs definition = define(in);
   for (const std::string& name : backend_names()) {
     const Backend on = backend(name);
-    if (on.does(in.of)) require(agree(run(on, in), definition, in, on), name);
+    if (on.does(in.of)) require(agree(run(on, in), definition, in, on, kSlack), name);
   }
 }
 
@@ -61,7 +64,7 @@ void check_backward(Dice& dice) {
   const GradientArrays definition = define_gradients(in);
   for (const std::string& name : backward_backend_names()) {
     const Backend on = backend(name);
-    if (on.does(in.of())) require(agree(differentiate(on, in), definition, in, on), name);
+    if (on.does(in.of())) require(agree(differentiate(on, in), definition, in, on, kSlack), name);
   }
 }
 

@@ -141,18 +141,19 @@ core::ScoreSize score_size(const Inputs& in, const Outputs& definition) {
 }
 
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
-                               const Backend& on) {
+                               const Backend& on, double slack) {
   const Case& c = inputs.of;
   const core::ScoreSize size = score_size(inputs, definition);
-  auto result = out_agrees(got.out, definition.out, core::bound(c.out_dtype(), c.keys, size));
+  auto result =
+      out_agrees(got.out, definition.out, slack * core::bound(c.out_dtype(), c.keys, size));
   if (result && got.lse.present())
-    result = lse_agrees(got.lse, definition.lse, core::lse_bound(c.keys, size));
+    result = lse_agrees(got.lse, definition.lse, slack * core::lse_bound(c.keys, size));
   return result ? result : result << "\n  " << on.command(c);
 }
 
 testing::AssertionResult gradient_agrees(const Array& gradient, const Array& definition,
                                          const core::GradientMeasure& measure,
-                                         std::string_view name) {
+                                         std::string_view name, double slack) {
   const std::vector<double> got = values(gradient);
   const std::vector<double> want = representable(definition, gradient.dtype());
   const double size = core::gradient_size(measure, want);
@@ -160,7 +161,7 @@ testing::AssertionResult gradient_agrees(const Array& gradient, const Array& def
   const double element =
       std::max(size / std::sqrt(std::max(1., double(want.size()))), largest(want) / 8);
   return agrees({name, gradient.shape(), got, want}, gradient.dtype(),
-                {core::gradient_bound(measure, want), size, element});
+                {slack * core::gradient_bound(measure, want), size, element});
 }
 
 testing::AssertionResult is_right(const Outputs& got, const Inputs& inputs, const Backend& on) {

@@ -22,13 +22,14 @@ core::Deviation deviation(const Array& got, const Array& want);
 core::ScoreSize score_size(const Inputs& in, const Outputs& definition);
 
 // out and lse against the definition (in float64), within core::bound.
+// `slack`: what the bounds are multiplied by, where they were not made for the numbers.
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
-                               const Backend& on);
+                               const Backend& on, double slack = 1);
 
 // A gradient against the definition (in float64), within core::gradient_bound.
 testing::AssertionResult gradient_agrees(const Array& got, const Array& definition,
                                          const core::GradientMeasure& measure,
-                                         std::string_view name);
+                                         std::string_view name, double slack = 1);
 
 // The same with the definition computed here.
 testing::AssertionResult is_right(const Outputs& got, const Inputs& inputs, const Backend& on);

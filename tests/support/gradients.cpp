@@ -107,7 +107,7 @@ GradientArrays define_gradients(const BackwardInputs& in) {
 }
 
 testing::AssertionResult agree(const GradientArrays& got, const GradientArrays& definition,
-                               const BackwardInputs& in, const Backend& on) {
+                               const BackwardInputs& in, const Backend& on, double slack) {
   const core::ScoreSize score = score_size(in.call, define(in.call));
   for (const Gradient g : kEveryGradient) {
     if (!got[g].present()) continue;
@@ -118,8 +118,8 @@ testing::AssertionResult agree(const GradientArrays& got, const GradientArrays& 
         .summed = core::longest_sum(g, sizes_of(in.of()), got[g].count()),
         .score = score,
         .terms = definition.terms[std::size_t(g)]};
-    auto result =
-        gradient_agrees(got[g], definition[g], measure, core::kGradientNames[std::size_t(g)]);
+    auto result = gradient_agrees(got[g], definition[g], measure,
+                                  core::kGradientNames[std::size_t(g)], slack);
     if (!result) return result << "\n  " << on.command(in.of());
   }
   return testing::AssertionSuccess();

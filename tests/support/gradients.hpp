@@ -56,7 +56,7 @@ GradientArrays define_gradients(const BackwardInputs& in);
 
 // Each gradient that was wanted against the definition, within core::gradient_bound.
 testing::AssertionResult agree(const GradientArrays& got, const GradientArrays& definition,
-                               const BackwardInputs& in, const Backend& on);
+                               const BackwardInputs& in, const Backend& on, double slack = 1);
 testing::AssertionResult is_right(const GradientArrays& got, const BackwardInputs& in,
                                   const Backend& on);
 
