@@ -176,9 +176,7 @@ void check_rotate(Dice& dice) {
     const std::int64_t p = by == 2   ? std::int64_t(positions.at(b, row))
                            : by == 1 ? std::int64_t(offsets.at(b)) + row
                                      : row;
-    const auto element = [&, b = b, row = row, h = h](std::int64_t e) {
-      return x.at(b, row, h, e);
-    };
+    const auto element = [&](std::int64_t e) { return x.at(i[0], i[1], i[2], e); };
     tables.check(element, p, d, out.at(b, row, h, d), dtype);
   });
 }
