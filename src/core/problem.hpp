@@ -88,6 +88,8 @@ struct Problem {
   // Rows of packed queries that are no query: those before sequence b and after the one before it;
   // for b == batch those at the end.
   Range rows_between(std::int64_t b) const;
+  // The same of packed keys.
+  Range keys_between(std::int64_t b) const;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 
@@ -143,6 +145,16 @@ inline Range Problem::rows_between(std::int64_t b) const {
     rows.begin = before.q_begin + before.queries;
   }
   if (b < batch) rows.end = sequence(b).q_begin;
+  return rows;
+}
+
+inline Range Problem::keys_between(std::int64_t b) const {
+  Range rows{0, keys};
+  if (b > 0) {
+    const Sequence before = sequence(b - 1);
+    rows.begin = before.k_begin + before.keys.end;
+  }
+  if (b < batch) rows.end = sequence(b).k_begin;
   return rows;
 }
 

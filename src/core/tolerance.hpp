@@ -231,18 +231,15 @@ inline double relative_error(std::span<const double> x, std::span<const double> 
 }
 
 // The verdict. What is allowed is `bound`, or rounding alone: the norm of few elements has no
-// average to lean on, and a single one may miss by half a unit in its last place. Where they are
-// few and of 16 bits, half of the bound, which is for P of 16 bits, comes on top. A reference that
+// average to lean on, and a single one may miss by half a unit in its last place. A reference that
 // the type cannot hold counts as what it rounds to. `size` is that of deviation().
 inline bool within(DType dtype, std::span<const double> x, std::span<const double> ref,
                    double bound, double size = 0) {
   std::vector<double> want(ref.begin(), ref.end());
   bool only_rounded = true;
-  const bool few = want.size() < 64 && bound_row(dtype).digits < 16;
   for (std::size_t n = 0; n < want.size(); ++n) {
     if (std::isinf(rounded(dtype, want[n]))) want[n] = rounded(dtype, want[n]);
-    const double more = few && std::isfinite(want[n]) ? bound / 2 * std::abs(want[n]) : 0;
-    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]) + more;
+    const bool near = std::abs(x[n] - want[n]) <= half_unit(dtype, want[n]);
     only_rounded = only_rounded && (std::isfinite(want[n]) ? near : same_kind(x[n], want[n]));
   }
   return only_rounded || relative_error(x, want, size) <= bound;

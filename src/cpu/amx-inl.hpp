@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/amx.hpp"
+#include "cpu/isa/amx.hpp"
 #include "cpu/pairs-inl.hpp"
 
 #if HWY_TARGET == HWY_AVX3
@@ -73,29 +73,62 @@ template <class Words> class TilePacker : PairSlots {
 
 // ---- S^T and O^T ----
 
-// 32 keys (K from `k` on) x kHalves tiles of queries.
-template <class Words, int kHalves>
-HWY_INLINE void multiply_tiles(float* s, const Pair* k, const float* q, std::int64_t k_row) {
-  Words::template zero<0>(), Words::template zero<1>();
-  if constexpr (kHalves == 2) Words::template zero<2>(), Words::template zero<3>();
-  for (std::int64_t i = 0; i < k_row; i += kTile, q += kTile * kStrip) {
-    Words::template load<4>(k + i, 4 * k_row);
-    Words::template load<5>(k + kTile * k_row + i, 4 * k_row);
-    Words::template load<6>(q, kStripBytes);
+// Two tiles of rows of A, or of columns of B: bytes from a row to the next, to the other tile, and to
+// the tiles of the next step of the sum.
+struct TileOperand {
+  const void* at;
+  std::int64_t row, other, step;
+
+  const void* tile(std::int64_t step_index, bool second) const {
+    return static_cast<const std::byte*>(at) + step_index * step + (second ? other : 0);
+  }
+};
+
+// C (+)= A B for two tiles of rows and kHalves tiles of columns.
+struct TileProduct {
+  TileOperand a, b;
+  float* c;
+  std::int64_t c_row, steps;  // bytes; tiles along the sum
+
+  float* tile(bool lower, bool right) const {
+    return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(c) + (lower ? kTile * c_row : 0)) +
+           (right ? kTile : 0);
+  }
+};
+
+// The tiles 0 to 3 hold C by columns, 4 and 5 A, 6 and 7 B.
+template <class Words, int kHalves, bool kAccumulate>
+HWY_INLINE void multiply_tiles(const TileProduct& t) {
+  if constexpr (kAccumulate) {
+    Words::template load<0>(t.tile(false, false), t.c_row);
+    Words::template load<1>(t.tile(true, false), t.c_row);
+    if constexpr (kHalves == 2) Words::template load<2>(t.tile(false, true), t.c_row);
+    if constexpr (kHalves == 2) Words::template load<3>(t.tile(true, true), t.c_row);
+  } else {
+    Words::template zero<0>(), Words::template zero<1>();
+    if constexpr (kHalves == 2) Words::template zero<2>(), Words::template zero<3>();
+  }
+  for (std::int64_t step = 0; step < t.steps; ++step) {
+    Words::template load<4>(t.a.tile(step, false), t.a.row);
+    Words::template load<5>(t.a.tile(step, true), t.a.row);
+    Words::template load<6>(t.b.tile(step, false), t.b.row);
     Words::template multiply<0, 4, 6>();
     Words::template multiply<1, 5, 6>();
     if constexpr (kHalves == 2) {
-      Words::template load<7>(q + kTile, kStripBytes);
+      Words::template load<7>(t.b.tile(step, true), t.b.row);
       Words::template multiply<2, 4, 7>();
       Words::template multiply<3, 5, 7>();
     }
   }
-  Words::template store<0>(s, kStripBytes);
-  Words::template store<1>(s + kTile * kStrip, kStripBytes);
-  if constexpr (kHalves == 2) {
-    Words::template store<2>(s + kTile, kStripBytes);
-    Words::template store<3>(s + kTile * kStrip + kTile, kStripBytes);
-  }
+  Words::template store<0>(t.tile(false, false), t.c_row);
+  Words::template store<1>(t.tile(true, false), t.c_row);
+  if constexpr (kHalves == 2) Words::template store<2>(t.tile(false, true), t.c_row);
+  if constexpr (kHalves == 2) Words::template store<3>(t.tile(true, true), t.c_row);
+}
+
+// Pairs of a strip, [steps][kStrip], from `pairs` on.
+HWY_INLINE TileOperand of_strip(const float* pairs) {
+  return {pairs, kStripBytes, kTileBytes, kTile * kStripBytes};
 }
 
 // As the score of the other tiles; rows of S^T before and after the keys hold anything.
@@ -105,44 +138,18 @@ HWY_INLINE void score(Strip& t, const Problem&, const core::Band& band, const Ti
   const Range keys = kv.keys;
   const std::int64_t begin = keys.begin - kv.lead();
   for (std::int64_t key = begin; key < keys.end; key += kTileKeys)
-    multiply_tiles<Words, kHalves>(t.s + (key - begin) * kStrip, kv.key(key), t.q, kv.k_row);
+    multiply_tiles<Words, kHalves, false>(
+        {{kv.key(key), 4 * kv.k_row, 4 * kTile * kv.k_row, kTileBytes},
+         of_strip(t.q),
+         t.s + (key - begin) * kStrip,
+         kStripBytes,
+         kv.k_row / kTile});
   const auto hide_some = [&](Range some) {
     if (!some.empty()) hide<kHalves>(t.s + (some.begin - begin) * kStrip, band, t.rows, some);
   };
   hide_some({keys.begin, std::min(keys.end, t.full.begin)});
   hide_some({std::max(keys.begin, std::max(t.full.begin, t.full.end)), keys.end});
   find_top<kHalves>(t.s + kv.lead() * kStrip, keys.size(), top);
-}
-
-// O^T += V^T P^T for 32 columns and kHalves tiles of queries: v of the first products, which lie
-// `v_step` pairs apart.
-template <class Words, int kHalves>
-HWY_INLINE void accumulate_tiles(float* o, const Pair* v, const float* p, std::int64_t steps,
-                                 std::int64_t v_step) {
-  Words::template load<0>(o, kStripBytes);
-  Words::template load<1>(o + kTile * kStrip, kStripBytes);
-  if constexpr (kHalves == 2) {
-    Words::template load<2>(o + kTile, kStripBytes);
-    Words::template load<3>(o + kTile * kStrip + kTile, kStripBytes);
-  }
-  for (std::int64_t i = 0; i < steps; ++i, v += v_step, p += kTile * kStrip) {
-    Words::template load<4>(v, kTileBytes);
-    Words::template load<5>(v + kTile * kTile, kTileBytes);
-    Words::template load<6>(p, kStripBytes);
-    Words::template multiply<0, 4, 6>();
-    Words::template multiply<1, 5, 6>();
-    if constexpr (kHalves == 2) {
-      Words::template load<7>(p + kTile, kStripBytes);
-      Words::template multiply<2, 4, 7>();
-      Words::template multiply<3, 5, 7>();
-    }
-  }
-  Words::template store<0>(o, kStripBytes);
-  Words::template store<1>(o + kTile * kStrip, kStripBytes);
-  if constexpr (kHalves == 2) {
-    Words::template store<2>(o + kTile, kStripBytes);
-    Words::template store<3>(o + kTile * kStrip + kTile, kStripBytes);
-  }
 }
 
 // O^T = alpha O^T; nothing where no maximum grew, as is usual after a few blocks.
@@ -166,10 +173,14 @@ HWY_INLINE void accumulate_keys(Strip& t, const Problem& p, const core::Band&,
   const float* const weights = t.s + in_strip * kTile * kStrip;
   shrink(t.o, t.alpha, columns);
   for (std::int64_t c = 0; c < columns; c += kPanel) {
-    float* const o = t.o + c * kStrip;
-    const Pair* const v = kv.v + (begin * columns + c) * kTile;
-    t.rows.size() <= N ? accumulate_tiles<Words, 1>(o, v, weights, steps, columns * kTile)
-                       : accumulate_tiles<Words, 2>(o, v, weights, steps, columns * kTile);
+    const TileProduct product{
+        {kv.v + (begin * columns + c) * kTile, kTileBytes, kTile * kTileBytes, 4 * columns * kTile},
+        of_strip(weights),
+        t.o + c * kStrip,
+        kStripBytes,
+        steps};
+    t.rows.size() <= N ? multiply_tiles<Words, 1, true>(product)
+                       : multiply_tiles<Words, 2, true>(product);
   }
 }
 template <class Words>
@@ -187,7 +198,7 @@ template <class Words> struct Tiles : Pairs {
     return plan::steps_of(plan::Arithmetic::kTiles, dim);
   }
   static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
-    load_signed(reinterpret_cast<Pair*>(to), p, at, steps(p.dim));
+    copy_row(reinterpret_cast<Pair*>(to), p.q, at, p.dim, 2 * steps(p.dim));
   }
   // Whole tiles of keys, so zeros after the weights too.
   template <int kHalves>

@@ -14,53 +14,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// A matrix of tiles: the address of its first, and the bytes from row to row.
-struct TileView {
-  const void* data;
-  std::int64_t stride;
-
-  const void* at(std::int64_t row, std::int64_t bytes) const {
-    return static_cast<const std::byte*>(data) + row * stride + bytes;
-  }
-};
-
-// C (+)= A B for 32 rows of A and 32 columns of B, `steps` tiles along the sum: tiles 0 to 3 of C,
-// 4 and 5 of A, 6 and 7 of B. A row of A holds the terms in pairs, so does a column of B.
-struct TileProduct {
-  TileView a, b;
-  float* c;
-  std::int64_t c_stride;  // bytes
-  std::int64_t steps;
-};
-template <class Words> HWY_INLINE void multiply_tile_pairs(const TileProduct& t, bool accumulate) {
-  const auto c = [&](int row, int column) {
-    return reinterpret_cast<std::byte*>(t.c) + row * kTile * t.c_stride + column * kTileBytes;
-  };
-  if (accumulate) {
-    Words::template load<0>(c(0, 0), t.c_stride);
-    Words::template load<1>(c(0, 1), t.c_stride);
-    Words::template load<2>(c(1, 0), t.c_stride);
-    Words::template load<3>(c(1, 1), t.c_stride);
-  } else {
-    Words::template zero<0>();
-    Words::template zero<1>();
-    Words::template zero<2>();
-    Words::template zero<3>();
-  }
-  for (std::int64_t step = 0; step < t.steps; ++step) {
-    Words::template load<4>(t.a.at(0, step * kTileBytes), t.a.stride);
-    Words::template load<5>(t.a.at(kTile, step * kTileBytes), t.a.stride);
-    Words::template load<6>(t.b.at(step * kTile, 0), t.b.stride);
-    Words::template load<7>(t.b.at(step * kTile, kTileBytes), t.b.stride);
-    Words::template multiply<0, 4, 6>();
-    Words::template multiply<1, 4, 7>();
-    Words::template multiply<2, 5, 6>();
-    Words::template multiply<3, 5, 7>();
-  }
-  Words::template store<0>(c(0, 0), t.c_stride);
-  Words::template store<1>(c(0, 1), t.c_stride);
-  Words::template store<2>(c(1, 0), t.c_stride);
-  Words::template store<3>(c(1, 1), t.c_stride);
+// Rows of A that lie `row` bytes apart, with the terms of the sum side by side; and pairs of terms of
+// B that lie so, with the columns side by side.
+HWY_INLINE TileOperand left_rows(const core::Bfloat16* at, std::int64_t row) {
+  return {at, row, kTile * row, kTileBytes};
+}
+HWY_INLINE TileOperand right_pairs(const float* at, std::int64_t row) {
+  return {at, row, kTileBytes, kTile * row};
 }
 
 template <class Words> struct BackwardTiles : BackwardPairs {
@@ -97,12 +57,9 @@ template <class Words> struct BackwardTiles : BackwardPairs {
       columns += t.first * steps;
       for (std::int64_t key = keys.begin; key < keys.end;
            key += kKeyGroup, to += kKeyGroup * kStrip)
-        multiply_tile_pairs<Words>({{as_bfloat16(rows.data) + key * rows.stride, 2 * rows.stride},
-                                    {columns, kStrip * 4},
-                                    to,
-                                    kStrip * 4,
-                                    steps / kTile},
-                                   false);
+        multiply_tiles<Words, 2, false>(
+            {left_rows(as_bfloat16(rows.data) + key * rows.stride, 2 * rows.stride),
+             of_strip(columns), to, kStripBytes, steps / kTile});
     };
     multiply(w.keys.k, w.queries.q_columns, w.block.p + kPairsOfBlock);
     if (d_scores) multiply(w.keys.v, w.queries.d_out_columns, w.block.dp);
@@ -143,12 +100,9 @@ template <class Words> struct BackwardTiles : BackwardPairs {
     const core::Bfloat16* const weights =
         reinterpret_cast<const core::Bfloat16*>(w) + key * kSpan + first * kStrip;
     for (std::int64_t c = 0; c < to.stride; c += kPanel)
-      multiply_tile_pairs<Words>({{weights, 2 * kSpan},
-                                  {rows.row(first * kTile) + c, rows.stride * 4},
-                                  to.row(key) + c,
-                                  to.stride * 4,
-                                  steps},
-                                 true);
+      multiply_tiles<Words, 2, true>({left_rows(weights, 2 * kSpan),
+                                      right_pairs(rows.row(first * kTile) + c, 4 * rows.stride),
+                                      to.row(key) + c, 4 * to.stride, steps});
   }
 
   // dQ^T += K^T dS^T of one strip: dq is [strips][dim][kStrip] until it is collected.
@@ -161,14 +115,11 @@ template <class Words> struct BackwardTiles : BackwardPairs {
     const std::int64_t dim = w.queries.dq.stride;
     float* const dq = w.queries.dq.data + (t.span + column - w.queries.rows.begin) * dim;
     const core::Bfloat16* const k = as_bfloat16(key_pairs(w.keys)) + first * kKeyGroup;
+    const float* const ds = w.block.ds + kPairsOfBlock + first * kTile * kSpan + column;
     for (std::int64_t i = 0; i < dim; i += kKeyGroup)
-      multiply_tile_pairs<Words>(
-          {{k + i * kBlock, 2 * kBlock},
-           {w.block.ds + kPairsOfBlock + first * kTile * kSpan + column, kSpan * 4},
-           dq + i * kStrip,
-           kStrip * 4,
-           steps},
-          true);
+      multiply_tiles<Words, 2, true>({left_rows(k + i * kBlock, 2 * kBlock),
+                                      right_pairs(ds, 4 * kSpan), dq + i * kStrip, kStripBytes,
+                                      steps});
   }
 
   // By rows, in the place of Q, which nobody needs any more.

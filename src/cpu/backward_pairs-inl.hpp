@@ -64,28 +64,6 @@ HWY_INLINE void pack_rows(const PackedRows& to, const Queries& t, const Head& he
                  reinterpret_cast<const float*>(rows), stride / 2, to.steps);
 }
 
-// out += W X as add_product, two terms a step.
-template <int kRows, int kRow, int kStep>
-HWY_INLINE void add_product_pairs(const Matrix& out, const Pair* HWY_RESTRICT w, const Matrix& rows,
-                                  std::int64_t count) {
-  const float* HWY_RESTRICT x = rows.data;
-  V sum[kRows][2];
-  for (auto& row : sum) row[0] = row[1] = hn::Zero(d);
-  for (std::int64_t n = 0; n < count; ++n, w += kStep, x += rows.stride) {
-    const V x0 = hn::Load(d, x), x1 = hn::Load(d, x + N);
-    for (int r = 0; r < kRows; ++r) {
-      const V weight = broadcast(w + r * kRow);
-      sum[r][0] = dot(weight, x0, sum[r][0]);
-      sum[r][1] = dot(weight, x1, sum[r][1]);
-    }
-  }
-  float* HWY_RESTRICT to = out.data;
-  for (int r = 0; r < kRows; ++r, to += out.stride) {
-    hn::Store(hn::Add(hn::Load(d, to), sum[r][0]), d, to);
-    hn::Store(hn::Add(hn::Load(d, to + N), sum[r][1]), d, to + N);
-  }
-}
-
 struct BackwardPairs {
   static constexpr bool kScaled = false;
   static constexpr int kKeyGroup = kKeyTile;
@@ -156,26 +134,21 @@ struct BackwardPairs {
   }
   static float* key_pairs(const Keys& t) { return t.k.data + kBlock * t.k.stride / 2; }
 
-  static HWY_INLINE void multiply(V (&s)[kKeyTile][2], const Matrix& keys, Range tile,
-                                  const Columns& columns) {
-    const Pair* rows[kKeyTile];
-    for (int j = 0; j < kKeyTile; ++j)
-      rows[j] = as_pairs(keys.data) + std::min(tile.begin + j, tile.end - 1) * (keys.stride / 2);
-    multiply_chains<2>(s, rows, columns.data, columns.dim, columns.chain);
-  }
   static HWY_INLINE void scores(V (&s)[kKeyTile][2], const BackStrip& t, const BackwardScratch& w,
                                 std::int64_t key) {
     const std::int64_t steps = Pairs::steps(t.call.p.dim);
     const Range range = w.keys.range;
-    multiply(s, w.keys.k, {key - range.begin, range.size()},
-             {w.queries.q_columns + t.first * steps, steps, longest_chain(t.call.p) / 2});
+    const Matrix& k = w.keys.k;
+    multiply_tile(s, as_pairs(k.data), k.stride / 2, {key - range.begin, range.size()},
+                  {w.queries.q_columns + t.first * steps, steps, longest_chain(t.call.p) / 2});
   }
   static HWY_INLINE void d_weights(V (&dp)[kKeyTile][2], const BackStrip& t,
                                    const BackwardScratch& w, std::int64_t key) {
     const std::int64_t steps = Pairs::steps(t.call.p.value_dim);
     const Range range = w.keys.range;
-    multiply(dp, w.keys.v, {key - range.begin, range.size()},
-             {w.queries.d_out_columns + t.first * steps, steps, kLongestChain / 2});
+    const Matrix& v = w.keys.v;
+    multiply_tile(dp, as_pairs(v.data), v.stride / 2, {key - range.begin, range.size()},
+                  {w.queries.d_out_columns + t.first * steps, steps, kLongestChain / 2});
   }
 
   // P and dS are [keys][kSpan] of bfloat16, so that two queries are a pair. Behind them lies P of
@@ -219,9 +192,9 @@ struct BackwardPairs {
                                   std::int64_t key, Range some) {
     const std::int64_t first = some.begin / 2, steps = divide_up(some.end, 2) - first;
     for (std::int64_t c = 0; c < to.stride; c += kPanel)
-      add_product_pairs<kKeyTile, kSpan / 2, 1>({to.row(key) + c, to.stride},
-                                                as_pairs(w) + key * (kSpan / 2) + first,
-                                                {rows.row(first) + c, rows.stride}, steps);
+      add_product<kKeyTile, kSpan / 2, 1>({to.row(key) + c, to.stride},
+                                          as_pairs(w) + key * (kSpan / 2) + first,
+                                          {rows.row(first) + c, rows.stride}, steps);
   }
   static HWY_INLINE void add_to_queries(BackwardScratch& w, const Step& t, int column) {
     add_row_tiles<BackwardPairs>(w, t, column);
@@ -232,9 +205,9 @@ struct BackwardPairs {
     const std::int64_t first = keys.begin / 2, steps = divide_up(keys.end, 2) - first;
     const Matrix k{key_pairs(w.keys), w.keys.k.stride};
     for (std::int64_t c = 0; c < to.stride; c += kPanel)
-      add_product_pairs<kRows, 1, kSpan>({to.data + c, to.stride},
-                                         as_pairs(w.block.ds + kPairsOfBlock) + first * kSpan + row,
-                                         {k.row(first) + c, k.stride}, steps);
+      add_product<kRows, 1, kSpan>({to.data + c, to.stride},
+                                   as_pairs(w.block.ds + kPairsOfBlock) + first * kSpan + row,
+                                   {k.row(first) + c, k.stride}, steps);
   }
   static const Matrix& collect_queries(BackwardScratch& w) { return w.queries.dq; }
 };

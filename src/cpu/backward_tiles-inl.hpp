@@ -15,9 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// out += W X for kRows rows of one panel: W[r][n] = w[r * kRow + n * kStep], X has n rows.
-template <int kRows, int kRow, int kStep>
-HWY_INLINE void add_product(const Matrix& out, const float* HWY_RESTRICT w, const Matrix& rows,
+// out += W X for kRows rows of one panel: W[r][n] = w[r * kRow + n * kStep], X has n rows. An
+// element of W, and a word of X, is a float32 or a pair.
+template <int kRows, int kRow, int kStep, class E>
+HWY_INLINE void add_product(const Matrix& out, const E* HWY_RESTRICT w, const Matrix& rows,
                             std::int64_t count) {
   const float* HWY_RESTRICT x = rows.data;
   V sum[kRows][2];
@@ -25,9 +26,9 @@ HWY_INLINE void add_product(const Matrix& out, const float* HWY_RESTRICT w, cons
   for (std::int64_t n = 0; n < count; ++n, w += kStep, x += rows.stride) {
     const V x0 = hn::Load(d, x), x1 = hn::Load(d, x + N);
     for (int r = 0; r < kRows; ++r) {
-      const V weight = hn::Set(d, w[r * kRow]);
-      sum[r][0] = hn::MulAdd(weight, x0, sum[r][0]);
-      sum[r][1] = hn::MulAdd(weight, x1, sum[r][1]);
+      const V weight = broadcast(w + r * kRow);
+      sum[r][0] = multiply_add(w, weight, x0, sum[r][0]);
+      sum[r][1] = multiply_add(w, weight, x1, sum[r][1]);
     }
   }
   float* HWY_RESTRICT to = out.data;
@@ -125,14 +126,13 @@ struct Columns {
 };
 
 // S^T = K Q^T for the keys of one tile, counted from those of the block.
-HWY_INLINE void multiply_tile(V (&s)[kKeyTile][2], const Matrix& keys, Range tile,
+template <class E>
+HWY_INLINE void multiply_tile(V (&s)[kKeyTile][2], const E* keys, std::int64_t stride, Range tile,
                               const Columns& columns) {
-  const float* rows[kKeyTile];  // past the end the last key repeats, and nobody reads it
-  for (int j = 0; j < kKeyTile; ++j) rows[j] = keys.row(std::min(tile.begin + j, tile.end - 1));
-  if (columns.dim <= columns.chain)
-    multiply_transposed<2>(s, rows, columns.data, columns.dim);
-  else
-    multiply_long<2>(s, rows, columns.data, columns.dim, columns.chain);
+  const E* rows[kKeyTile];  // past the end the last key repeats, and nobody reads it
+  for (int j = 0; j < kKeyTile; ++j)
+    rows[j] = keys + std::min(tile.begin + j, tile.end - 1) * stride;
+  multiply_chains<2>(s, rows, columns.data, columns.dim, columns.chain);
 }
 
 // dQ += dS K for the rows of one strip; each tile of rows takes the keys that it sees.
@@ -173,14 +173,14 @@ struct BackwardFloat32 {
                                 std::int64_t key) {
     const std::int64_t dim = t.call.p.dim;
     const Range range = w.keys.range;
-    multiply_tile(s, w.keys.k, {key - range.begin, range.size()},
+    multiply_tile(s, w.keys.k.data, w.keys.k.stride, {key - range.begin, range.size()},
                   {w.queries.q_columns + t.first * dim, dim, longest_chain(t.call.p)});
   }
   static HWY_INLINE void d_weights(V (&dp)[kKeyTile][2], const BackStrip& t,
                                    const BackwardScratch& w, std::int64_t key) {
     const std::int64_t dim = t.call.p.value_dim;
     const Range range = w.keys.range;
-    multiply_tile(dp, w.keys.v, {key - range.begin, range.size()},
+    multiply_tile(dp, w.keys.v.data, w.keys.v.stride, {key - range.begin, range.size()},
                   {w.queries.d_out_columns + t.first * dim, dim, kLongestChain});
   }
 
@@ -266,11 +266,7 @@ HWY_NOINLINE inline void modified_scores(const BackStrip& t, BackwardScratch& w,
   }
   const Range keys = t.visible & w.keys.range;
   if (w.modifiers.needed(seen)) return w.modifiers.apply<2>(t.head, t.rows, keys, seen, w.block.s);
-  s = w.block.s;
-  for (std::int64_t j = keys.begin; j < keys.end; ++j, s += kStrip)
-    for (int half = 0; half < 2; ++half)
-      hn::Store(hide_unless(hn::Not(hidden_lanes(t, half, j)), hn::Load(d, s + half * N)), d,
-                s + half * N);
+  hide<2>(w.block.s, t.head.sequence.band, t.rows, keys);
 }
 
 // P^T of a tile: fused with S^T = K Q^T, or of scores that are there.

@@ -1,7 +1,6 @@
 // The words of the forward on pairs of bfloat16, for AVX512-BF16: two dimensions of a score, or two
 // keys of a sum, share a lane of 32 bits. Products are exact and sums float32; q is not scaled
-// before the product, which would round it again; P alone is rounded. The words are assembly, so
-// that this file belongs to the same target as the loops that call it.
+// before the product, which would round it again; P alone is rounded.
 #if defined(TESSERA_CPU_PAIRS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_PAIRS_INL_HPP
 #undef TESSERA_CPU_PAIRS_INL_HPP
@@ -14,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/isa/avx512bf16-inl.hpp"
 #include "cpu/pair-packing-inl.hpp"
 #include "cpu/standard-inl.hpp"
 
@@ -27,19 +27,7 @@ HWY_INLINE V broadcast(const Pair* x) {
   return hn::Set(d, both);
 }
 
-// SDM, VDPBF16PS: c + a.low b.low + a.high b.high in each lane. Subnormal numbers count as 0.
-HWY_INLINE V dot(V a, V b, V c) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
-  return c;
-}
 HWY_INLINE V multiply_add(const Pair*, V a, V b, V c) { return dot(a, b, c); }
-
-// SDM, VCVTNE2PS2BF16: the lanes of low, then those of high, to nearest even.
-HWY_INLINE __m512i round_both(V low, V high) {
-  __m512i both;
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(low.raw), "v"(high.raw));
-  return both;
-}
 
 // ---- Scores: in units of 1, unlike those of the float32 tiles ----
 
@@ -103,13 +91,6 @@ HWY_INLINE void weigh_pairs(float* s, std::int64_t keys, float unit, const V (&b
 
 // ---- The forward ----
 
-// A query of so many pairs; the sign of the scale goes into it, its size does not.
-HWY_INLINE void load_signed(Pair* to, const Problem& p, const void* at, std::int64_t pairs) {
-  copy_row(to, p.q, at, p.dim, 2 * pairs);
-  if (std::signbit(p.scale))
-    for (std::int64_t i = 0; i < pairs; ++i) to[i].low.bits ^= 0x8000, to[i].high.bits ^= 0x8000;
-}
-
 // One step of a score multiplies two dimensions.
 struct Pairs {
   using Packer = PairPacker;
@@ -118,10 +99,10 @@ struct Pairs {
   static constexpr std::int64_t steps(std::int64_t dim) { return divide_up(dim, 2); }
 
   static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
-    load_signed(reinterpret_cast<Pair*>(to), p, at, steps(p.dim));
+    copy_row(reinterpret_cast<Pair*>(to), p.q, at, p.dim, 2 * steps(p.dim));
   }
 
-  static float unit(const Problem& p) { return std::abs(p.scale) * kLog2E; }
+  static float unit(const Problem& p) { return p.scale * kLog2E; }
   template <int kHalves> static HWY_NOINLINE void scale(float* s, std::int64_t keys, float unit) {
     for (std::int64_t i = 0; i < keys * kStrip; i += N)
       hn::Store(hn::Mul(hn::Load(d, s + i), hn::Set(d, unit)), d, s + i);

@@ -15,28 +15,13 @@ void clear(const Tensor& t, Range rows) {
   core::fill(part, 0);
 }
 
-// What lies between the used rows of one sequence and those of the next.
-template <class Used> void clear_between(const Problem& p, const Tensor& t, Used used) {
-  std::int64_t end = 0;
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    const Range rows = used(p.sequence(b));
-    clear(t, {end, rows.begin});
-    end = rows.end;
-  }
-  clear(t, {end, t.shape[1]});
-}
-
 }  // namespace
 
 void clear_unused_rows(const Problem& p, const core::Gradients& g) {
   if (g.accumulate) return;
-  if (p.packed_queries())
-    clear_between(p, g.dq,
-                  [](const core::Sequence& s) { return Range{s.q_begin, s.q_begin + s.queries}; });
-  if (!p.packed_keys()) return;
-  for (const Tensor* t : {&g.dk, &g.dv})
-    clear_between(p, *t,
-                  [](const core::Sequence& s) { return Range{s.k_begin, s.k_begin + s.keys.end}; });
+  for (std::int64_t b = 0; b <= p.batch && p.packed_queries(); ++b) clear(g.dq, p.rows_between(b));
+  for (std::int64_t b = 0; b <= p.batch && p.packed_keys(); ++b)
+    for (const Tensor* t : {&g.dk, &g.dv}) clear(*t, p.keys_between(b));
 }
 
 }  // namespace tessera::cpu

@@ -1,20 +1,14 @@
 #include "plan/backward.hpp"
 
 #include <algorithm>
-#include <string>
 
-#include "core/error.hpp"
+#include "plan/parts.hpp"
 
 namespace tessera::plan {
 namespace {
 
 using core::Gradients;
 using core::Problem;
-
-constexpr std::int64_t kFloat = 4;  // bytes
-
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
 
 // What the CPU kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
@@ -44,14 +38,9 @@ std::int64_t keys_of_split(const Problem& p, const Tiles& tiles) {
 
 // ---- Workers ----
 
-// As in the forward pass: below this a second thread costs more than it brings.
-constexpr double kFlopsPerWorker = 4e6;
-
-std::int64_t useful_workers(const Plan& plan, const Problem& p) {
-  const double flops = 2. * double(p.batch) * double(p.heads) * double(p.queries) * double(p.keys) *
-                       double(3 * p.dim + 2 * p.value_dim);
-  const auto by_work = std::int64_t(std::min(flops / kFlopsPerWorker, 1e6)) + 1;
-  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+double flops_of(const Problem& p) {
+  return 2. * double(p.batch) * double(p.heads) * double(p.queries) * double(p.keys) *
+         double(3 * p.dim + 2 * p.value_dim);
 }
 
 // Rows of dQ in memory that is shared, for each split.
@@ -62,17 +51,8 @@ std::int64_t shared_bytes(const Plan& plan, const Problem& p, const Tiles& tiles
 }
 
 const char* why_float32(const Problem& p, const Gradients& g, const Device& device) {
-  if (p.q.dtype != core::DType::kBfloat16) return "q, k and v are not bfloat16";
-  if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
-  if (g.d_out.dtype != core::DType::kBfloat16) return "pairs of bfloat16 would round dO";
-  if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
-  return nullptr;
-}
-
-void decide_arithmetic(Plan& plan, const Problem& p, const Gradients& g) {
-  const char* why = why_float32(p, g, plan.device);
-  plan.why_arithmetic = why != nullptr ? why : "q, k and v are bfloat16";
-  plan.arithmetic = why != nullptr ? Arithmetic::kFloat32 : plan.device.bfloat16;
+  if (const char* why = why_not_bfloat16(p, device)) return why;
+  return g.d_out.dtype != core::DType::kBfloat16 ? "pairs of bfloat16 would round dO" : nullptr;
 }
 
 Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
@@ -86,23 +66,12 @@ Plan plan_cpu(const Problem& p, const Gradients& g, const Device& device) {
   plan.split_keys = keys_of_split(p, tiles);
   plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, plan.split_keys));
   plan.tasks = p.batch * p.kv_heads * plan.splits;
-  plan.workers = useful_workers(plan, p);
-  decide_arithmetic(plan, p, g);
+  plan.workers = useful_workers(plan, flops_of(p), kFlopsPerWorker);
+  decide_arithmetic(plan, why_float32(p, g, device));
   plan.packing = Packing::kBlock;
   plan.why_packing = "every operand is read by rows and by columns";
   plan.worker_bytes = backward_layout(p, plan, bias_keys(g)).floats * kFloat;
   plan.shared_bytes = round_up(shared_bytes(plan, p, tiles), 64);
-  return plan;
-}
-
-Plan plan_reference(const Problem& p, const Device& device, const char* why) {
-  Plan plan;
-  plan.device = device;
-  plan.tile_keys = p.keys;
-  plan.why_arithmetic = "the reference computes in double precision";
-  plan.tasks = p.batch * p.heads * p.queries;
-  plan.why_backend = why;
-  plan.why_packing = "k and v are read as they lie";
   return plan;
 }
 
@@ -152,10 +121,7 @@ Plan make_backward_plan(const Problem& p, const Gradients& g, Backend wanted,
   if (wanted == Backend::kReference) return plan_reference(p, device, "asked for");
   const char* missing = wanted == Backend::kStandard ? "standard attention" : missing_on_cpu(p);
   if (missing != nullptr && wanted == Backend::kAuto) return plan_reference(p, device, missing);
-  if (missing != nullptr)
-    core::fail(core::Status::kUnsupported,
-               std::string("the backward pass of the CPU backend does not do ") + missing +
-                   "; use TESSERA_BACKEND_AUTO, which takes a backend that does");
+  if (missing != nullptr) refuse_missing("the backward pass of the CPU backend", missing);
   Plan plan = plan_cpu(p, g, device);
   plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;

@@ -1,7 +1,7 @@
 // When few queries are computed by the decode kernel, and with what.
 #include <algorithm>
 
-#include "plan/plan.hpp"
+#include "plan/parts.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -9,24 +9,14 @@ namespace {
 using core::DType;
 using core::Problem;
 
-constexpr std::int64_t kFloat = 4;  // bytes
-
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
-
-// A strip of the tiles computes all its lanes however few queries there are, and reads K and V once
-// for each query head; with a quarter of a strip that is still slower than a dot product for each
-// pair.
-constexpr std::int64_t kPartOfStrip = 4;
 // Sums over lanes of at most so many products keep the error of a score below that of the tiles.
 constexpr std::int64_t kLongestChain = 32;
 
 // What speaks against the decode kernel; nullptr if nothing does. Neither batch nor heads do, so
 // that a row has the same bits alone and in company.
 const char* why_tiled(const Problem& p, const Device& device) {
-  const Tiles tiles = tiles_for(device.lanes);
   if (p.batch_invariant) return "batch-invariant calls have one kernel for any number of queries";
-  if (p.queries > tiles.strip / kPartOfStrip) return "the queries of a head fill strips";
+  if (!are_few(p.queries, device)) return "the queries of a head fill strips";
   if (p.mask.present() || p.bias.present() || p.alibi.present() || p.softcap != 0)
     return "few queries, but the decode kernel has no mask, bias, alibi or softcap";
   if (p.packed_queries() || p.packed_keys() || p.dropout.p != 0 || p.state_out.present())
@@ -63,11 +53,9 @@ std::int64_t state_bytes(const Plan& plan, const Problem& p) {
 // Waking a second thread takes up to 50 us, in which one core reads about 1 MB.
 constexpr double kBytesPerWorker = 1e6;
 
-std::int64_t useful_workers(const Plan& plan, const Problem& p) {
-  const double bytes = double(p.batch) * double(p.kv_heads) * double(p.keys) *
-                       double(p.dim + p.value_dim) * double(core::size_of(p.q.dtype));
-  const auto by_work = std::int64_t(std::min(bytes / kBytesPerWorker, 1e6)) + 1;
-  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+double bytes_of(const Problem& p) {
+  return double(p.batch) * double(p.kv_heads) * double(p.keys) * double(p.dim + p.value_dim) *
+         double(core::size_of(p.q.dtype));
 }
 
 }  // namespace
@@ -86,7 +74,7 @@ bool plan_decode(Plan& plan, const Problem& p) {
   plan.tasks = p.batch * p.kv_heads * divide_up(p.group() * p.queries, kDecodeRows) * plan.splits;
   plan.packing = copied != nullptr ? Packing::kBlock : Packing::kNone;
   plan.why_packing = copied != nullptr ? copied : "k and v are read as they lie";
-  plan.workers = useful_workers(plan, p);
+  plan.workers = useful_workers(plan, bytes_of(p), kBytesPerWorker);
   plan.worker_bytes = scratch_bytes(p, plan.device);
   plan.shared_bytes = state_bytes(plan, p);
   return true;

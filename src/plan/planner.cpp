@@ -1,19 +1,12 @@
 #include <algorithm>
-#include <string>
 
-#include "core/error.hpp"
-#include "plan/plan.hpp"
+#include "plan/parts.hpp"
 
 namespace tessera::plan {
 namespace {
 
 using core::DType;
 using core::Problem;
-
-constexpr std::int64_t kFloat = 4;  // bytes
-
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
 
 // What the tiled kernels do not do, each with the word for it; nullptr where they do all.
 const char* missing_on_cpu(const Problem& p) {
@@ -55,27 +48,20 @@ Lengths lengths_of(const Problem& p) {
 
 // ---- Arithmetic: which bfloat16 calls are multiplied as bfloat16 ----
 
-// A score may leave the range of float32, or become subnormal, before the scale brings it back.
-constexpr float kSmallScale = 0x1p-20f, kLargeScale = 0x1p20f;
+// Below these sizes products do not decide how long a call takes, and the rounding of P, which they
+// cost, averages over few sums.
+constexpr std::int64_t kLeastDim = 16;
 
-const char* why_float32(const Problem& p, Backend backend, const Device& device) {
-  const float scale = std::abs(p.scale);
-  if (p.q.dtype != DType::kBfloat16) return "q, k and v are not bfloat16";
-  if (device.bfloat16 == Arithmetic::kFloat32) return "the target multiplies float32 alone";
-  if (backend == Backend::kStandard) return "standard attention is computed in float32";
+const char* why_float32(const Problem& p, const Lengths& lengths, const Plan& plan) {
+  const Device& device = plan.device;
+  if (const char* why = why_not_bfloat16(p, device)) return why;
+  if (plan.backend == Backend::kStandard) return "standard attention is computed in float32";
   if (p.batch_invariant) return "float32 sums depend on the keys of a row alone";
-  if (p.dropout.p != 0) return "dropout removes pairs from weights of float32";
   if (p.state_out.present()) return "a state to start from is float32";
   if (p.out.dtype == DType::kFloat32) return "out is float32, and weights of 16 bits are not";
-  if (!(scale >= kSmallScale && scale <= kLargeScale))
-    return "with this scale products of bfloat16 could leave the range of float32";
+  if (are_few(lengths.queries, device) || std::min(p.dim, p.value_dim) < kLeastDim)
+    return "so few queries or dimensions that products of bfloat16 gain nothing";
   return nullptr;
-}
-
-void decide_arithmetic(Plan& plan, const Problem& p) {
-  const char* why = why_float32(p, plan.backend, plan.device);
-  plan.why_arithmetic = why != nullptr ? why : "q, k and v are bfloat16";
-  plan.arithmetic = why != nullptr ? Arithmetic::kFloat32 : plan.device.bfloat16;
 }
 
 // ---- Packing: when K and V are copied to panels ----
@@ -195,14 +181,8 @@ void decide_tasks(Plan& plan, const Problem& p, const Lengths& lengths) {
 
 // ---- Workers ----
 
-// Below this many floating-point operations a second thread costs more than it brings: waking it
-// takes up to 50 us, in which one core does about 4 MFLOP.
-constexpr double kFlopsPerWorker = 4e6;
-
-std::int64_t useful_workers(const Plan& plan, const Problem& p, const Lengths& lengths) {
-  const double flops = 2. * double(p.heads) * lengths.pairs * double(p.dim + p.value_dim);
-  const auto by_work = std::int64_t(std::min(flops / kFlopsPerWorker, 1e6)) + 1;
-  return std::max<std::int64_t>(1, std::min({plan.device.threads, plan.tasks, by_work}));
+double flops_of(const Problem& p, const Lengths& lengths) {
+  return 2. * double(p.heads) * lengths.pairs * double(p.dim + p.value_dim);
 }
 
 Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
@@ -218,23 +198,11 @@ Plan plan_cpu(const Problem& p, Backend backend, const Device& device) {
   plan.longest_keys = standard ? p.keys : lengths.keys;
   plan.task_queries = tiles.strip * (standard ? 1 : strips_of_task(p, lengths, device, tiles));
   decide_tasks(plan, p, lengths);
-  plan.workers = useful_workers(plan, p, lengths);
-  decide_arithmetic(plan, p);
+  plan.workers = useful_workers(plan, flops_of(p, lengths), kFlopsPerWorker);
+  decide_arithmetic(plan, why_float32(p, lengths, plan));
   decide_packing(plan, p, lengths, tiles);
   plan.worker_bytes = scratch_bytes(plan, p, tiles);
   plan.shared_bytes = standard ? stored_bytes(p, tiles) : list_bytes(plan);
-  return plan;
-}
-
-Plan plan_reference(const Problem& p, const Device& device, const char* why) {
-  Plan plan;
-  plan.backend = Backend::kReference;
-  plan.device = device;
-  plan.tile_keys = p.keys;
-  plan.tasks = p.batch * p.heads * p.queries;
-  plan.why_backend = why;
-  plan.why_packing = "k and v are read as they lie";
-  plan.why_arithmetic = "the reference computes in double precision";
   return plan;
 }
 
@@ -246,9 +214,7 @@ Plan make_plan(const Problem& p, Backend wanted, const Device& device) {
   const char* missing = standard ? missing_in_standard(p) : missing_on_cpu(p);
   if (missing != nullptr && wanted == Backend::kAuto) return plan_reference(p, device, missing);
   if (missing != nullptr)
-    core::fail(core::Status::kUnsupported,
-               std::string(standard ? "standard attention" : "the CPU backend") + " does not do " +
-                   missing + "; use TESSERA_BACKEND_AUTO, which takes a backend that does");
+    refuse_missing(standard ? "standard attention" : "the CPU backend", missing);
   Plan plan = plan_cpu(p, wanted == Backend::kAuto ? Backend::kCpu : wanted, device);
   plan.why_backend = wanted == Backend::kAuto ? "the fastest that can do the call" : "asked for";
   return plan;

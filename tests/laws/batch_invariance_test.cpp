@@ -7,15 +7,6 @@ namespace {
 class BatchInvariance : public OnEveryBackend {};
 INSTANTIATE_TEST_SUITE_P(On, BatchInvariance, testing::ValuesIn(backend_names()), parameter_name);
 
-Outputs run_invariant(const Backend& on, const Inputs& in) {
-  Outputs outputs(in.of);
-  tessera_attention_desc desc = describe(in, outputs);
-  desc.flags = TESSERA_BATCH_INVARIANT;
-  run(on, desc, outputs);
-  EXPECT_EQ(outputs.status, TESSERA_OK) << outputs.message;
-  return outputs;
-}
-
 // Standard attention refuses the flag.
 bool is_comparison(const Backend& on) { return on.name.starts_with("standard"); }
 

@@ -77,11 +77,10 @@ Inputs alone(const Inputs& in, std::int64_t b) {
 TEST_P(Layouts, a_sequence_gives_the_bits_that_it_gives_alone) {
   for_cases(12, laid_out_call, [](const Backend& on, const Case& c) {
     const Inputs in(c);
-    const Outputs together = run(on, in);
+    const Outputs together = run_invariant(on, in);
     for (std::int64_t b = 0; b < c.batch; ++b) {
-      // Up to eight queries that are alone are decoded, in another order of sums.
-      if (c.queries_of(b) <= 8 || c.end_of_keys(b) == 0) continue;
-      const Outputs single = run(on, alone(in, b));
+      if (c.queries_of(b) == 0 || c.end_of_keys(b) == 0) continue;
+      const Outputs single = run_invariant(on, alone(in, b));
       single.out.for_each([&](const Index4& i) {
         const Place at = in.query_at(b, i[1]);
         ASSERT_EQ(together.out.at(at.batch, at.row, i[2], i[3]), single.out.at(0, i[1], i[2], i[3]))

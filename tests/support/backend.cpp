@@ -129,9 +129,13 @@ void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   outputs.message = error.message;
 }
 
-Outputs run(const Backend& on, const Inputs& inputs) {
+namespace {
+
+Outputs run_with(const Backend& on, const Inputs& inputs, std::uint32_t flags) {
   Outputs outputs(inputs.of);
-  run(on, describe(inputs, outputs), outputs);
+  tessera_attention_desc desc = describe(inputs, outputs);
+  desc.flags = flags;
+  run(on, desc, outputs);
   EXPECT_EQ(outputs.status, TESSERA_OK) << outputs.message << "\n  " << on.command(inputs.of);
   EXPECT_TRUE(outputs.out.surroundings_intact()) << "wrote beside out\n  " << on.command(inputs.of);
   EXPECT_TRUE(!outputs.lse.present() || outputs.lse.surroundings_intact())
@@ -139,6 +143,14 @@ Outputs run(const Backend& on, const Inputs& inputs) {
   return outputs;
 }
 
+}  // namespace
+
+Outputs run(const Backend& on, const Inputs& inputs) { return run_with(on, inputs, 0); }
+
+Outputs run_invariant(const Backend& on, const Inputs& inputs) {
+  const bool knows = number_of(on) != TESSERA_BACKEND_STANDARD;
+  return run_with(on, inputs, knows ? std::uint32_t{TESSERA_BATCH_INVARIANT} : 0);
+}
 Outputs define(const Inputs& inputs) {
   Inputs wide = inputs.in(DType::kFloat64);
   wide.of.lse = true;

@@ -75,7 +75,7 @@ TEST_F(Bfloat16, Exp2KeepsThePromisesOfTheOther) {
     }
   for (std::size_t i = exact; i < x.size(); ++i) {
     const double want = std::exp2(double(x[i]));
-    ASSERT_LE(std::abs(double(y[i]) - want), 1.8e-7 * want) << x[i];
+    ASSERT_LE(std::abs(double(y[i]) - want), 1.7e-7 * want) << x[i];
   }
 }
 
@@ -204,20 +204,26 @@ TEST_F(EmulatedAmx, AgreesWithTheDefinition) {
   for (int n = 0; n < 80 && !HasFailure(); ++n) {
     Case c = random_case(dice, {.work = 200'000});
     c.dtype = DType::kBfloat16;
+    // As many as the planner gives to the tiles.
+    c.queries = std::max<std::int64_t>(c.queries, 9);
+    c.dim = std::max<std::int64_t>(c.dim, 16),
+    c.value_dim = std::max<std::int64_t>(c.value_dim, 16);
     check(c);
   }
   EXPECT_GT(checked_, 40);
 }
 
 TEST_F(EmulatedAmx, AgreesAtTheEdgesOfTiles) {
-  for (const std::int64_t queries : {1, 16, 17, 33, 65})
+  int tried = 0;
+  for (const std::int64_t queries : {9, 16, 17, 33, 65})
     for (const std::int64_t keys : {1, 31, 33, 95, 97, 193})
-      for (const std::int64_t dim : {5, 32, 33}) {
+      for (const std::int64_t dim : {17, 32, 33}) {
         Case c{.queries = queries, .keys = keys, .heads = 2, .kv_heads = 1, .dim = dim};
         c.value_dim = 64 + dim;
         c.dtype = DType::kBfloat16;
         c.left = keys / 2, c.right = 3, c.align = TESSERA_ALIGN_BOTTOM_RIGHT;
         check(c);
+        ASSERT_EQ(checked_, ++tried);
         if (HasFailure()) return;
       }
 }

@@ -46,10 +46,10 @@ constexpr Products kProducts[] = {
     {DType::kFloat16, kT, Backend::kCpu, 0.125f, kF, kNoBfloat16},
     {DType::kFloat32, kP, Backend::kCpu, 0.125f, kF, kNoBfloat16},
     {DType::kBfloat16, kP, Backend::kStandard, 0.125f, kF, kInFloat32},
-    {DType::kBfloat16, kT, Backend::kCpu, -0x1p-20f, kT, kIsBfloat16},
+    {DType::kBfloat16, kT, Backend::kCpu, 0x1p-20f, kT, kIsBfloat16},
     {DType::kBfloat16, kT, Backend::kCpu, 0x1p20f, kT, kIsBfloat16},
     {DType::kBfloat16, kT, Backend::kCpu, 0x1p-21f, kF, kScale},
-    {DType::kBfloat16, kP, Backend::kCpu, -0x1p21f, kF, kScale},
+    {DType::kBfloat16, kP, Backend::kCpu, 0x1p21f, kF, kScale},
     {DType::kBfloat16, kP, Backend::kCpu, 0, kF, kScale},
 };
 
