@@ -73,8 +73,8 @@ template <class Words> class TilePacker : PairSlots {
 
 // ---- S^T and O^T ----
 
-// Two tiles of rows of A, or of columns of B: bytes from a row to the next, to the other tile, and to
-// the tiles of the next step of the sum.
+// Two tiles of rows of A, or of columns of B: bytes from a row to the next, to the other tile, and
+// to the tiles of the next step of the sum.
 struct TileOperand {
   const void* at;
   std::int64_t row, other, step;

@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// Rows of A that lie `row` bytes apart, with the terms of the sum side by side; and pairs of terms of
-// B that lie so, with the columns side by side.
+// Rows of A that lie `row` bytes apart, with the terms of the sum side by side; and pairs of terms
+// of B that lie so, with the columns side by side.
 HWY_INLINE TileOperand left_rows(const core::Bfloat16* at, std::int64_t row) {
   return {at, row, kTile * row, kTileBytes};
 }

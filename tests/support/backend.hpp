@@ -43,8 +43,8 @@ inline Backend reference() { return backend("reference"); }
 // Runs the call into outputs that held poison. A refusal is in status and message.
 Outputs run(const Backend& on, const Inputs& inputs);
 
-// The same with TESSERA_BATCH_INVARIANT, so that two calls which the planner would give to different
-// kernels have the same bits. Standard attention, which refuses the flag, has one kernel.
+// The same with TESSERA_BATCH_INVARIANT, so that two calls which the planner would give to
+// different kernels have the same bits. Standard attention, which refuses the flag, has one kernel.
 Outputs run_invariant(const Backend& on, const Inputs& inputs);
 
 // The same for a descriptor that was changed by hand; `outputs` are what it points at.
