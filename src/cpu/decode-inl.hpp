@@ -86,26 +86,31 @@ struct DecodeScratch {
   }
 };
 
-// Rows of K or V of one key head, four keys at a time: dense, cached and paged keys differ in
+// Rows of K or V of one key head, a run of keys at a time: dense, cached and paged keys differ in
 // nothing else. Rows that the registers cannot read as they lie are copied to float32, with zeros
-// up to a whole vector; and where a row sees not all of four keys, these are copied as they are,
-// the nearest in place of those that nobody may read.
+// up to a whole vector; and where a row sees not all of a run, its keys are copied as they are, the
+// nearest in place of those that nobody may read.
 template <class T> struct Rows {
   const Problem& p;
   const Group& group;
   const Tensor& t;
   bool converted;
   float* copies;  // [kDecodeBlock][padded]
-  Four<T> four[kDecodeBlock / kKeysAtOnce];
+  Run<T> runs[kDecodeBlock / kRunKeys];
 
   // Keys within one block.
   HWY_INLINE void find(Range keys) {
-    for (std::int64_t j = keys.begin / kKeysAtOnce * kKeysAtOnce; j < keys.end; j += kKeysAtOnce) {
+    for (std::int64_t j = keys.begin / kRunKeys * kRunKeys; j < keys.end; j += kRunKeys) {
       const std::int64_t slot = j % kDecodeBlock;
-      const bool whole = keys.contains(Range{j, j + kKeysAtOnce});
-      four[slot / kKeysAtOnce] =
-          whole && !converted ? Four<T>{at(j), t.stride[1]} : copied(j, slot, keys);
+      const bool whole = keys.contains(Range{j, j + kRunKeys});
+      runs[slot / kRunKeys] =
+          whole && !converted ? Run<T>{at(j), t.stride[1]} : copied(j, slot, keys);
     }
+  }
+
+  // Those from a place of the block on, up to the end of its run.
+  HWY_INLINE Run<T> from(std::int64_t place) const {
+    return runs[place / kRunKeys].from(place % kRunKeys);
   }
 
   // Whether the processor cannot foresee where the next row lies.
@@ -117,10 +122,10 @@ template <class T> struct Rows {
     return reinterpret_cast<const T*>(t.at(place.batch, place.row, group.kv_head));
   }
 
-  HWY_NOINLINE Four<T> copied(std::int64_t key, std::int64_t slot, Range keys) const {
+  HWY_NOINLINE Run<T> copied(std::int64_t key, std::int64_t slot, Range keys) const {
     const std::int64_t n = t.shape[3], padded = whole_vectors(n);
     T* const to = reinterpret_cast<T*>(copies) + slot * padded;
-    for (std::int64_t i = 0; i < kKeysAtOnce; ++i) {
+    for (std::int64_t i = 0; i < kRunKeys; ++i) {
       const T* const from = at(std::clamp(key + i, keys.begin, keys.end - 1));
       T* const row = to + i * padded;
       if (!converted) {
@@ -154,22 +159,37 @@ HWY_INLINE void hide_outside(Range keys, std::int64_t key, float* s) {
   std::fill(s + place(std::max(keys.begin, keys.end)), s + kDecodeBlock, -kInfinity);
 }
 
-// P = 2^(S - m) for one row of a block; returns alpha = 2^(m_old - m).
-HWY_INLINE float absorb_row(float* HWY_RESTRICT s, float& m, float& l) {
-  V top = hn::Set(d, m), sum = hn::Zero(d);
-  for (std::int64_t j = 0; j < kDecodeBlock; j += N) top = hn::Max(top, hn::Load(d, s + j));
-  const V next = hn::MaxOfLanes(d, top);
-  // A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
-  const V base = hn::IfThenElse(hn::Eq(next, hn::Set(d, -kInfinity)), hn::Zero(d), next);
-  for (std::int64_t j = 0; j < kDecodeBlock; j += N) {
-    const V weight = exp2(hn::Sub(hn::Load(d, s + j), base));
-    sum = hn::Add(sum, weight);
-    hn::Store(weight, d, s + j);
+// P = 2^(S - m), l = alpha l + sum of P and alpha = 2^(m_old - m) for kRows rows of a block; `m` is
+// that of the first, with l behind it. Step by step for all rows: nothing is read meanwhile, and
+// one row after the other would wait for each of its own steps.
+template <int kRows>
+HWY_INLINE void absorb_rows(float* HWY_RESTRICT s, float* HWY_RESTRICT m, std::int64_t stride,
+                            float* HWY_RESTRICT alpha) {
+  V old[kRows], next[kRows], base[kRows], sum[kRows];
+  for (int r = 0; r < kRows; ++r) old[r] = next[r] = hn::Set(d, m[r * stride]);
+  for (std::int64_t j = 0; j < kDecodeBlock; j += N)
+    for (int r = 0; r < kRows; ++r)
+      next[r] = hn::Max(next[r], hn::Load(d, s + r * kDecodeBlock + j));
+  for (V& x : next) x = hn::MaxOfLanes(d, x);
+  for (int r = 0; r < kRows; ++r) {
+    // A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
+    base[r] = hn::IfThenElse(hn::Eq(next[r], hn::Set(d, -kInfinity)), hn::Zero(d), next[r]);
+    sum[r] = hn::Zero(d);
   }
-  const float alpha = hn::GetLane(exp2(hn::Sub(hn::Set(d, m), base)));
-  m = hn::GetLane(next);
-  l = alpha * l + hn::GetLane(hn::SumOfLanes(d, sum));
-  return alpha;
+  for (std::int64_t j = 0; j < kDecodeBlock; j += N)
+    for (int r = 0; r < kRows; ++r) {
+      const V weight = exp2(hn::Sub(hn::Load(d, s + r * kDecodeBlock + j), base[r]));
+      sum[r] = hn::Add(sum[r], weight);
+      hn::Store(weight, d, s + r * kDecodeBlock + j);
+    }
+  for (int r = 0; r < kRows; ++r) old[r] = exp2(hn::Sub(old[r], base[r]));
+  for (V& x : sum) x = hn::SumOfLanes(d, x);
+  for (int r = 0; r < kRows; ++r) {
+    float* const to = m + r * stride;
+    alpha[r] = hn::GetLane(old[r]);
+    to[0] = hn::GetLane(next[r]);
+    to[1] = alpha[r] * to[1] + hn::GetLane(sum[r]);
+  }
 }
 
 // Calls f with the number of rows of each tile as a constant, and the first of them.
@@ -197,18 +217,24 @@ template <class T, int kSteps> struct Split {
   DecodeScratch& w;
   Rows<T> k, v;
 
+  // S of a tile of rows for some places of a block.
+  template <int kRows> HWY_NOINLINE void score_rows(std::int64_t row, Range places) {
+    const std::int64_t dim = whole_vectors(p.dim);
+    const QueryTile<kRows, kSteps> q(w.q + row * dim, dim);
+    const bool ahead = row == 0 && v.scattered();
+    for (std::int64_t j = places.begin; j < places.end; j += kKeysAtOnce) {
+      if (ahead) v.from(j).prefetch({0, kKeysAtOnce}, p.value_dim * std::int64_t(sizeof(T)));
+      score_keys(k.from(j), q, w.s + row * kDecodeBlock + j);
+    }
+  }
+
   // S for the keys of one block, hidden where a row does not see them.
   HWY_INLINE void score(Range block) {
-    const std::int64_t dim = whole_vectors(p.dim), key = block.begin / kDecodeBlock * kDecodeBlock;
+    const std::int64_t key = block.begin / kDecodeBlock * kDecodeBlock;
     const std::int64_t first = (block.begin - key) / kKeysAtOnce * kKeysAtOnce;
-    const bool ahead = v.scattered();
-    for (std::int64_t j = first; j < block.end - key; j += kKeysAtOnce) {
-      if (ahead) v.four[j / kKeysAtOnce].prefetch(p.value_dim * std::int64_t(sizeof(T)));
-      for_rows<kScoreRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
-        score_keys<tile.value, kSteps>(k.four[j / kKeysAtOnce], w.q + r * dim, dim,
-                                       w.s + r * kDecodeBlock + j);
-      });
-    }
+    for_rows<kScoreRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
+      score_rows<tile.value>(r, {first, block.end - key});
+    });
     for (std::int64_t r = 0; r < rows.size(); ++r) {
       const Range seen = group.keys_of(p, rows.begin + r) & block;
       if (seen.size() < kDecodeBlock) hide_outside(seen, key, w.s + r * kDecodeBlock);
@@ -219,19 +245,20 @@ template <class T, int kSteps> struct Split {
   HWY_INLINE void accumulate(const States& states, Range block, Range next) {
     const Range all{block.begin % kDecodeBlock, block.begin % kDecodeBlock + block.size()};
     const bool ahead = k.scattered() && next.size() == kDecodeBlock;
-    for (std::int64_t j = 0; j < all.end; j += kValuesAtOnce) {
-      const Range keys = Range{j, j + kValuesAtOnce} & all;
+    for (std::int64_t j = 0; j < all.end; j += kRunKeys) {
+      const Range keys = Range{j, j + kRunKeys} & all;
       if (keys.empty()) continue;
+      const Run<T> values = v.from(keys.begin);
       for_columns(states.value_floats, [&](auto vectors, std::int64_t c) {
         for_rows<kOutputRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
           accumulate_values<tile.value, vectors.value>(
               OutputRows{states.o(first_row + r, index) + c, states.row_stride(), w.alpha + r},
-              w.s + r * kDecodeBlock, v.four, c, keys);
+              w.s + r * kDecodeBlock + keys.begin, Run<T>{values.row + c, values.stride},
+              keys.size());
         });
       });
       std::fill_n(w.alpha, rows.size(), 1.f);
-      for (std::int64_t i = j; ahead && i < j + kValuesAtOnce; i += kKeysAtOnce)
-        k.four[i / kKeysAtOnce].prefetch(p.dim * std::int64_t(sizeof(T)));
+      if (ahead) k.from(j).prefetch({0, kRunKeys}, p.dim * std::int64_t(sizeof(T)));
     }
   }
 };
@@ -258,11 +285,11 @@ HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& sta
     split.v.find(block);
     split.score(block);
     split.k.find(next);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t row = split.first_row + r;
-      split.w.alpha[r] = absorb_row(split.w.s + r * kDecodeBlock, states.m(row, split.index),
-                                    states.l(row, split.index));
-    }
+    for_rows<kScoreRows>(0, rows, [&](auto tile, std::int64_t r) {
+      absorb_rows<tile.value>(split.w.s + r * kDecodeBlock,
+                              &states.m(split.first_row + r, split.index), states.row_stride(),
+                              split.w.alpha + r);
+    });
     split.accumulate(states, block, next);
   }
 }

@@ -14,11 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
 using plan::kDecodeBlock;
+using plan::kRunKeys;
 
 // Rows of a tile of S and of a tile of O, and the vectors of columns of the latter.
 constexpr int kScoreRows = 4, kOutputRows = 2, kVectorsAtOnce = N == 16 ? 8 : 4;
-constexpr int kKeysAtOnce = 4;              // whose sums are brought together
-constexpr std::int64_t kValuesAtOnce = 16;  // rows of V that stay near while all rows of O use them
+constexpr int kKeysAtOnce = 4;  // whose sums are brought together
 constexpr std::int64_t kCacheLine = 64;
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -42,14 +42,17 @@ HWY_INLINE V load_vector(const core::Float16* from) {
   return hn::Load(d, lanes);
 }
 
-// Rows of four keys of K or V, at equal distances.
-template <class T> struct Four {
+// The rows of K or V of kRunKeys keys, at equal distances. So many rows of V stay near while all
+// rows of O use them.
+template <class T> struct Run {
   const T* row;
   std::int64_t stride;
 
-  // Asks for the rows, of so many bytes. Into the L2 cache, which has more miss buffers.
-  HWY_INLINE void prefetch(std::int64_t bytes) const {
-    for (int j = 0; j < kKeysAtOnce; ++j)
+  HWY_INLINE Run from(std::int64_t key) const { return {row + key * stride, stride}; }
+
+  // Asks for some rows, of so many bytes. Into the L2 cache, which has more miss buffers.
+  HWY_INLINE void prefetch(core::Range keys, std::int64_t bytes) const {
+    for (std::int64_t j = keys.begin; j < keys.end; ++j)
       for (std::int64_t i = 0; i < bytes; i += kCacheLine)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(row + j * stride) + i, 0, 2);
   }
@@ -85,22 +88,40 @@ template <class W> HWY_INLINE void store_sums(const W (&sum)[kKeysAtOnce], float
 }
 #endif
 
-// S = Q K^T for kRows rows and four keys: q [kRows][dim], s [kRows][kDecodeBlock]. dim is kSteps
-// vectors if that is not 0. One key after the other, in the order of memory: with four side by side
-// the processor foresees nothing (Zen 4: 31 -> 13 GB/s on one core).
+// Some rows of queries, [kRows][dim]: of kSteps vectors, which are loaded once and not once for
+// every four keys, or, with kSteps 0, of any number.
+template <int kRows, int kSteps> struct QueryTile {
+  V q[kRows][kSteps];
+  static constexpr std::int64_t dim = kSteps * N;
+
+  HWY_INLINE QueryTile(const float* from, std::int64_t) {
+    for (int r = 0; r < kRows; ++r)
+      for (int i = 0; i < kSteps; ++i) q[r][i] = hn::Load(d, from + r * dim + i * N);
+  }
+  HWY_INLINE V at(int row, std::int64_t i) const { return q[row][i / N]; }
+};
+template <int kRows> struct QueryTile<kRows, 0> {
+  const float* q;
+  std::int64_t dim;
+
+  HWY_INLINE QueryTile(const float* from, std::int64_t any_dim) : q(from), dim(any_dim) {}
+  HWY_INLINE V at(int row, std::int64_t i) const { return hn::Load(d, q + row * dim + i); }
+};
+
+// S = Q K^T for kRows rows and the first four keys of `k`; s [kRows][kDecodeBlock]. One key after
+// the other, in the order of memory: with four side by side the processor foresees nothing (Zen 4:
+// 31 -> 13 GB/s on one core).
 template <int kRows, int kSteps, class T>
-HWY_INLINE void score_keys(const Four<T>& k, const float* HWY_RESTRICT q, std::int64_t any_dim,
+HWY_INLINE void score_keys(const Run<T>& k, const QueryTile<kRows, kSteps>& q,
                            float* HWY_RESTRICT s) {
-  const std::int64_t dim = kSteps > 0 ? kSteps * N : any_dim;
   V sum[kRows][kKeysAtOnce];
   for (int j = 0; j < kKeysAtOnce; ++j) {
     const T* const key = k.row + j * k.stride;
     V part[kRows];
     for (V& x : part) x = hn::Zero(d);
-    for (std::int64_t i = 0; i < dim; i += N) {
+    for (std::int64_t i = 0; i < q.dim; i += N) {
       const V element = load_vector(key + i);
-      for (int r = 0; r < kRows; ++r)
-        part[r] = hn::MulAdd(element, hn::Load(d, q + r * dim + i), part[r]);
+      for (int r = 0; r < kRows; ++r) part[r] = hn::MulAdd(element, q.at(r, i), part[r]);
     }
     for (int r = 0; r < kRows; ++r) sum[r][j] = part[r];
   }
@@ -114,20 +135,19 @@ struct OutputRows {
   const float* alpha;
 };
 
-// O = alpha O + P V for kRows rows and kVectors vectors of columns from `column` on: p
-// [kRows][kDecodeBlock], v the rows of the block, keys its places.
+// O = alpha O + P V for kRows rows, `keys` keys and kVectors vectors of columns: p
+// [kRows][kDecodeBlock], v from the first of them and the first column on. Addresses that are more
+// than one addition from key to key cost 10 % of the memory's speed: what is in flight is what the
+// window of the processor holds.
 template <int kRows, int kVectors, class T>
-HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p,
-                                  const Four<T>* HWY_RESTRICT v, std::int64_t column,
-                                  core::Range keys) {
+HWY_NOINLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
+                                    std::int64_t keys) {
   V sum[kRows][kVectors];
   for (auto& row : sum)
     for (V& x : row) x = hn::Zero(d);
-  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-    const Four<T>& four = v[j / kKeysAtOnce];
-    const T* const row = four.row + j % kKeysAtOnce * four.stride + column;
+  for (std::int64_t j = 0; j < keys; ++j, v.row += v.stride) {
     V values[kVectors];
-    for (int c = 0; c < kVectors; ++c) values[c] = load_vector(row + c * N);
+    for (int c = 0; c < kVectors; ++c) values[c] = load_vector(v.row + c * N);
     for (int r = 0; r < kRows; ++r) {
       const V weight = hn::Set(d, p[r * kDecodeBlock + j]);
       for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(weight, values[c], sum[r][c]);

@@ -28,7 +28,7 @@ const char* why_tiled(const Problem& p, const Device& device) {
 
 // What registers cannot read as it lies.
 const char* why_copied(const Problem& p, const Device& device) {
-  if (p.paged()) return "keys are gathered from pages";
+  if (p.paged() && p.k.shape[1] % kRunKeys != 0) return "keys are gathered from small pages";
   if (p.k.stride[3] != 1 || p.v.stride[3] != 1) return "the last dimension of k or v has a stride";
   if (p.dim % device.lanes != 0 || p.value_dim % device.lanes != 0)
     return "a head dimension is no whole number of vectors";

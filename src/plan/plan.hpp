@@ -65,6 +65,7 @@ enum class Kernel {
 // The decode kernel: keys between two updates of the maximum, rows of a task, keys of a split. They
 // are the same for every call, so the splits of a row depend on nothing but its keys.
 inline constexpr std::int64_t kDecodeBlock = 32, kDecodeRows = 16, kSplitKeys = 1024;
+inline constexpr std::int64_t kRunKeys = 16;  // of a block: rows at equal distances
 
 struct Plan {
   Backend backend = Backend::kReference;
