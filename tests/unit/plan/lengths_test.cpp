@@ -106,5 +106,26 @@ TEST(PlannerLengths, PagesAreGatheredUnlessABlockLiesInOne) {
   }
 }
 
+TEST(PlannerLengths, DecodingReadsPagesOfWholeRunsAsTheyLie) {
+  std::int32_t table[] = {0, 1}, lengths[] = {96};
+  for (const auto& [page_size, packing] : {std::pair{16, Packing::kNone},
+                                           {48, Packing::kNone},
+                                           {8, Packing::kBlock},
+                                           {24, Packing::kBlock},
+                                           {1, Packing::kBlock}}) {
+    Problem p = problem_of({.queries = 1, .keys = page_size, .dim = 64, .value_dim = 64});
+    p.block_table = test::integers(table);
+    std::swap(p.block_table.shape[0], p.block_table.shape[1]);
+    p.keys = 2 * page_size;
+    p.kv_lengths = test::integers(lengths);
+    const Plan plan = make_plan(p, Backend::kCpu, kWide);
+    EXPECT_EQ(plan.kernel, Kernel::kDecode);
+    EXPECT_EQ(plan.packing, packing) << page_size;
+    if (packing == Packing::kBlock) {
+      EXPECT_EQ(plan.why_packing, "keys are gathered from small pages");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::plan
