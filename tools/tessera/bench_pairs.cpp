@@ -48,8 +48,11 @@ core::Problem outline(const Inputs& inputs, const AttentionOptions& options) {
   p.k = inputs.k.tensor;
   p.kv_lengths = inputs.kv_lengths.tensor;
   p.kv_starts = inputs.kv_starts.tensor;
+  p.cache_batch_idx = inputs.cache_batch_idx.tensor;
   p.cu_seqlens_q = inputs.cu_seqlens_q.tensor;
   p.cu_seqlens_k = inputs.cu_seqlens_k.tensor;
+  p.seqused_q = inputs.seqused_q.tensor;
+  p.seqused_k = inputs.seqused_k.tensor;
   p.block_table = inputs.block_table.tensor;
   p.mask = inputs.mask.tensor;
   return p;

@@ -44,7 +44,8 @@ _tessera() {
   fi
   case $previous in
     --q | --k | --v | --bias | --mask | --alibi | --sink | --kv-lengths | --kv-starts | \
-      --cu-seqlens-q | --cu-seqlens-k | --pages | --out | --lse | --result)
+      --cache-batch-idx | --cu-seqlens-q | --cu-seqlens-k | --seqused-q | --seqused-k | \
+      --pages | --out | --lse | --result)
       _tessera_files "$word" .npy .safetensors ;;
     --input | --state-in | --state-out) _tessera_files "$word" .safetensors ;;
     --picture) _tessera_files "$word" .svg ;;

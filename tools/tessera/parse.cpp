@@ -134,6 +134,13 @@ std::uint64_t parse_unsigned(std::string_view option, const std::string& text) {
 
 std::uint64_t parse_seed(const std::string& text) { return parse_unsigned("--seed", text); }
 
+std::uint32_t parse_dropout_offset(const std::string& text) {
+  std::uint32_t offset = 0;
+  if (!read_number(std::string_view(text), offset))
+    refuse(fmt::format("--dropout-offset is '{}'; give an integer >= 0 of at most 32 bits", text));
+  return offset;
+}
+
 std::int64_t parse_page_size(const std::string& text) {
   const std::int64_t keys = parse_integer("--page-size", text);
   if (keys < 1)

@@ -131,6 +131,13 @@ void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& c
   }
 }
 
+// Which batch rows of k one of q can meet.
+core::Rows rows_read(const Inputs& inputs) {
+  const bool any = inputs.block_table.present() || inputs.cache_batch_idx.present() ||
+                   inputs.cu_seqlens_q.present();
+  return any ? core::Rows::kAny : core::Rows::kPaired;
+}
+
 Report judge(const Verify& verify) {
   const Inputs inputs = load_inputs(verify.source, verify.options);
   const Shape shape = shape_of(inputs);
@@ -144,10 +151,9 @@ Report judge(const Verify& verify) {
   const Results results =
       given ? read_results(verify.result, wanted) : compute(context, desc, wanted);
   const Definition definition = define(context, inputs, verify.options);
-  const core::ScoreSize score{
-      definition.score_max,
-      core::largest_product(inputs.q.tensor, inputs.k.tensor, double{desc.scale},
-                            inputs.block_table.present() ? core::Rows::kAny : core::Rows::kPaired)};
+  const core::ScoreSize score{definition.score_max,
+                              core::largest_product(inputs.q.tensor, inputs.k.tensor,
+                                                    double{desc.scale}, rows_read(inputs))};
   const Measure measure{dtype, shape.keys, score};
   Report report;
   report.shape = shape;
