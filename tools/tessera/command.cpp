@@ -73,6 +73,7 @@ Command& Command::add(const AttentionOptions& o) {
   if (o.page_size != 0) add("--page-size", std::to_string(o.page_size));
   add("--pages", o.pages);
   if (o.dtype) add("--dtype", dtype_word(*o.dtype));
+  if (o.splits > 0) add("--splits", std::to_string(o.splits));
   if (o.threads > 0) add("--threads", std::to_string(o.threads));
   return add("--backend", backend_word(o.backend));
 }

@@ -145,6 +145,12 @@ void add_attention_options(CLI::App& verb, AttentionOptions& options) {
   add_execution_options(verb, options);
 }
 
+void add_splits_option(CLI::App& verb, AttentionOptions& options) {
+  add_parsed(verb,
+             {kRunGroup, "--splits", "N", "Cut the keys into N ranges, a call each; merge states"},
+             [&options](const std::string& text) { options.splits = parse_splits(text); });
+}
+
 void add_shape_options(CLI::App& verb, Source& source) {
   add_parsed(
       verb,

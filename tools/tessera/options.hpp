@@ -41,6 +41,7 @@ struct AttentionOptions {
   std::optional<core::DType> dtype;  // none: that of the files, float32 for generated data
   int threads = 0;                   // 0: TESSERA_THREADS, else the processors there are
   std::uint32_t backend = TESSERA_BACKEND_AUTO;
+  std::int64_t splits = 0;  // ranges that the keys are cut into; 0: the call is made whole
 
   // What --causal and --window amount to. Refuses a window that looks ahead of a causal band.
   Window band() const;
@@ -56,6 +57,9 @@ void add_text_option(CLI::App& verb, const HelpRow& row, std::string& to);
 
 // Declares all of them, in groups of the help text.
 void add_attention_options(CLI::App& verb, AttentionOptions& options);
+
+// --splits, for the verbs that can.
+void add_splits_option(CLI::App& verb, AttentionOptions& options);
 
 // The sizes of one call.
 struct Shape {

@@ -148,6 +148,13 @@ std::int64_t parse_page_size(const std::string& text) {
   return keys;
 }
 
+std::int64_t parse_splits(const std::string& text) {
+  const std::int64_t n = parse_integer("--splits", text);
+  if (n < 1 || n > 10000)
+    refuse(fmt::format("--splits is {}; give a number from 1 to 10000", text));
+  return n;
+}
+
 Shape parse_shape(const std::string& text) {
   const std::vector<std::int64_t> n = parse_integers("--shape", text);
   if (n.size() != 7)

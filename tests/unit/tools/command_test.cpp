@@ -50,6 +50,7 @@ TEST_F(CommandLine, SaysEveryOption) {
   o.page_size = 16;
   o.pages = "table.npy";
   o.dtype = core::DType::kBfloat16;
+  o.splits = 5;
   o.threads = 3;
   o.backend = TESSERA_BACKEND_CPU;
   Source source;
@@ -61,7 +62,7 @@ TEST_F(CommandLine, SaysEveryOption) {
             "--sink s.npy --dropout 0.25 --dropout-seed 77 --dropout-offset 4000000000 "
             "--state-in state.safetensors --kv-lengths 5,7 --kv-starts 1,2 --cache-batch-idx 1,0 "
             "--cu-seqlens-q 0,1,2 --cu-seqlens-k cu.npy --seqused-q 1,1 --seqused-k used.npy "
-            "--page-size 16 --pages table.npy --dtype bf16 --threads 3 --backend cpu");
+            "--page-size 16 --pages table.npy --dtype bf16 --splits 5 --threads 3 --backend cpu");
 }
 
 TEST_F(CommandLine, LeavesOutWhatWasNotGiven) {
