@@ -76,4 +76,18 @@ double useful_flops(const Inputs& inputs, const AttentionOptions& options, bool 
   return 2. * double(products) * double(visible_pairs(inputs, options));
 }
 
+double cache_bytes(const Inputs& inputs, const AttentionOptions& options) {
+  const core::Problem p = outline(inputs, options);
+  const Shape shape = shape_of(inputs);
+  std::int64_t keys = 0;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const core::Sequence s = p.sequence(b);
+    if (s.queries == 0) continue;
+    const core::Range seen = s.band.seen_by_any({0, s.queries}) & s.keys;
+    if (!seen.empty()) keys += seen.size();
+  }
+  const std::int64_t row = shape.kv_heads * (shape.dim + shape.value_dim);
+  return double(keys) * double(row * core::size_of(inputs.k.tensor.dtype));
+}
+
 }  // namespace tessera::tool

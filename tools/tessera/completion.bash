@@ -53,7 +53,7 @@ _tessera() {
     --dtype) _tessera_choose "$word" f32 f16 bf16 ;;
     --backend) _tessera_choose "$word" auto cpu reference standard ;;
     --against) _tessera_choose "$word" standard ;;
-    --pass) _tessera_choose "$word" forward backward ;;
+    --pass) _tessera_choose "$word" forward backward decode ;;
     *) _tessera_choose "$word" "$(_tessera_words "$program" "$verb")" ;;
   esac
 }
