@@ -8,3 +8,5 @@ foreach(source ${bench_sources})
   target_link_libraries(bench_${stem} PRIVATE tessera_static benchmark::benchmark
     benchmark::benchmark_main)
 endforeach()
+# The meter of the command line.
+target_sources(bench_decode PRIVATE tools/tessera/read_rate.cpp)

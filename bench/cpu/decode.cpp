@@ -3,72 +3,31 @@
 // of 2 MiB where the system lends them.
 //
 //   chrt -f 1 bench_decode [threads, else 2]
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include "tessera/tessera.h"
+#include "tools/tessera/read_rate.hpp"
 
 namespace {
 
 constexpr std::int64_t kKeys = 16384, kHeads = 32, kKvHeads = 8, kDim = 128, kSamples = 15;
-constexpr std::size_t kRead = std::size_t{256} << 20, kHuge = std::size_t{2} << 20;
 
-// Touched bytes on a boundary of 2 MiB, kept until the program ends.
+// Kept until the program ends.
 char* pages(std::size_t bytes) {
-  bytes = (bytes + kHuge - 1) / kHuge * kHuge;
-  auto* memory = static_cast<char*>(std::aligned_alloc(kHuge, bytes));
-  if (memory == nullptr) std::exit(1);
-  madvise(memory, bytes, MADV_HUGEPAGE);
-  std::memset(memory, 0, bytes);
-  return memory;
+  static std::vector<std::shared_ptr<void>> kept;
+  kept.push_back(tessera::tool::huge_pages(bytes));
+  return static_cast<char*>(kept.back().get());
 }
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-std::atomic<std::uint64_t> sink;
-
-using Words = std::uint64_t __attribute__((vector_size(64)));
-
-// Reads a cache line at a time, with the widest vectors of the processor: narrower ones read less.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-void read_part(const char* from, std::size_t bytes) {
-  Words sums[4] = {};
-  for (std::size_t i = 0; i + 256 <= bytes; i += 256)
-    for (std::size_t w = 0; w < 4; ++w) {
-      __builtin_prefetch(from + i + 64 * w + 1024, 0, 2);
-      sums[w] ^= *reinterpret_cast<const Words*>(from + i + 64 * w);
-    }
-  sink += sums[0][0] + sums[1][1] + sums[2][2] + sums[3][3];
-}
-
-// GB/s of all threads together.
-double read_bandwidth(const char* from, int threads) {
-  std::atomic<int> missing = threads;
-  const auto part = kRead / std::size_t(threads) / 64 * 64;
-  Clock::time_point begin;
-  const auto work = [&](int t) {
-    for (--missing; missing > 0;) std::this_thread::yield();
-    if (t == 0) begin = Clock::now();
-    read_part(from + std::size_t(t) * part, part);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
-  work(0);
-  for (std::thread& t : others) t.join();
-  return double(part) * threads / seconds_since(begin) * 1e-9;
 }
 
 struct Type {
@@ -93,7 +52,8 @@ tessera_tensor keys(char* data, const Type& type, bool heads_first) {
 void measure(tessera_context* context, const Type& type, bool heads_first, int threads) {
   const std::size_t bytes = std::size_t(kKeys * kKvHeads * kDim) * type.size;
   static char *const k = pages(std::size_t{64} << 20), *const v = pages(std::size_t{64} << 20);
-  static char *const q = pages(65536), *const out = pages(65536), *const other = pages(kRead);
+  static char *const q = pages(65536), *const out = pages(65536);
+  static const tessera::tool::ReadRate reads(threads);
   for (char* memory : {k, v}) fill(memory, bytes, type);
   fill(q, std::size_t(kHeads * kDim) * type.size, type);
   tessera_attention_desc desc = tessera_attention_desc_default();
@@ -102,12 +62,12 @@ void measure(tessera_context* context, const Type& type, bool heads_first, int t
   desc.k = keys(k, type, heads_first), desc.v = keys(v, type, heads_first);
   tessera_error error = tessera_error_default();
   std::vector<double> shares, rates;
-  double before = read_bandwidth(other, threads);
+  double before = reads.burst();
   for (int i = -2; i < kSamples; ++i) {
     const auto begin = Clock::now();
     if (tessera_attention(context, &desc, &error) != TESSERA_OK) std::puts(error.message);
     const double rate = 2 * double(bytes) / seconds_since(begin) * 1e-9;
-    const double after = read_bandwidth(other, threads);
+    const double after = reads.burst();
     if (i >= 0) shares.push_back(rate / std::max(before, after)), rates.push_back(rate);
     before = after;
   }

@@ -1,13 +1,12 @@
 // The context as JSON.
-#include <nlohmann/json.hpp>
-
 #include "api/context.hpp"
+#include "core/json.hpp"
 #include "tessera/version.h"
 
 namespace tessera::api {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using core::Json;
 
 Json targets_json() {
   Json all = Json::array();
@@ -34,7 +33,7 @@ std::string Context::describe() const {
                   {"executor", lent_threads_ ? "lent by the caller" : "a pool of its own"},
                   {"allocator", lent_memory_ ? "lent by the caller" : "the C++ library's"},
                   {"build", {{"compiler", compiler()}, {"flags", TESSERA_BUILD_FLAGS}}}};
-  return json.dump();
+  return json.text();
 }
 
 }  // namespace tessera::api

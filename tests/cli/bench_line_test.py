@@ -51,6 +51,41 @@ class Line(unittest.TestCase):
         self.assertEqual(line["case"], "backward f32 1,128,128,2,1,16,8 causal")
         self.assertIn("--pass backward", line["command"])
 
+    def test_decoding_is_a_share_of_reading(self) -> None:
+        line, = lines("--shape", "3,1,200,4,2,16,8", "--kv-lengths", "200,0,50", "--kv-starts",
+                      "20,0,10", "--dtype", "f16", "--samples", "1", "--threads", "1", "--pass",
+                      "decode")
+        self.assertEqual(line["bytes"], (180 + 40) * 2 * (16 + 8) * 2)
+        self.assertEqual(line["flops"], 2 * (180 + 40) * 4 * (16 + 8))
+        self.assertAlmostEqual(line["gbytes_per_s"], line["bytes"] / line["ms_min"] * 1e-6)
+        # Of one sample, best and median are the same.
+        self.assertAlmostEqual(line["percent_of_read"],
+                               100 * line["gbytes_per_s"] / line["read_gbytes_per_s"])
+        self.assertEqual(line["accepted"], 1)
+        self.assertEqual([line["peak"], line["percent_of_peak"]], [None, None])
+        self.assertEqual(line["case"].split()[:3], ["decode", "f16", "3,1,200,4,2,16,8"])
+        words = shlex.split(line["command"])
+        again, = lines(*words[words.index("bench") + 1:])
+        self.assertEqual([again["bytes"], again["command"]], [line["bytes"], line["command"]])
+
+    def test_what_decoding_does_not_read(self) -> None:
+        def read(*options: str) -> int:
+            line, = lines("--pass", "decode", *options, "--samples", "1", "--threads", "1")
+            return line["bytes"] // (4 * 2 * 16)
+        shape = ("--shape", "2,1,40,2,1,16,16")
+        self.assertEqual(read(*shape), 2 * 40)
+        self.assertEqual(read(*shape, "--mask", "random"), 2 * 40)
+        self.assertEqual(read(*shape, "--window", "6,0", "--align", "bottom-right"), 2 * 7)
+        self.assertEqual(read(*shape, "--page-size", "16", "--kv-lengths", "3,40"), 43)
+        self.assertEqual(read(*shape, "--cache-batch-idx", "1,1"), 2 * 40)
+        self.assertEqual(read("--shape", "3,2,40,2,1,16,16", "--cu-seqlens-q", "0,1,1,2",
+                              "--cu-seqlens-k", "0,10,30,40"), 10 + 10)
+
+    def test_a_long_cache_is_decoded_unless_another_is_given(self) -> None:
+        line, = lines("--pass", "decode", "--dtype", "bf16", "--samples", "1")
+        self.assertEqual(line["case"], "decode bf16 1,1,16384,32,8,128,128")
+        self.assertEqual(line["bytes"], 2 * 16384 * 8 * 256)
+
     def test_peak_names_what_it_is_a_share_of(self) -> None:
         for dtype, word in (("f32", "float32 FMA"), ("f16", "float32 FMA"), ("bf16", "")):
             line, = lines("--shape", "1,64,64,1,1,8,8", "--dtype", dtype, "--samples", "1")
@@ -88,9 +123,24 @@ class Line(unittest.TestCase):
         self.assertIn("forward f32 1,64,64,1,1,8,8", row)
         self.assertIn("peak: ", peak)
         self.assertEqual(result.stderr, "")
+        result = bench("--shape", "1,1,64,1,1,8,8", "--samples", "1", "--pass", "decode")
+        header, row, reads = result.stdout.splitlines()
+        self.assertIn("GB/s of reads", header)
+        self.assertIn("decode f32 1,1,64,1,1,8,8", row)
+        self.assertRegex(reads, r"^reads: [\d.]+ GB/s on \d+ threads?, measured around each sample")
 
 
 class Sweep(unittest.TestCase):
+    def test_of_decoding_is_over_keys(self) -> None:
+        shape = ("--shape", "2,9,9,4,2,16,16")
+        result = lines("--sweep", "64..128", "--samples", "1", "--pass", "decode", *shape)
+        self.assertEqual([line["case"].split()[2] for line in result],
+                         ["2,1,64,4,2,16,16", "2,1,128,4,2,16,16"])
+        text = bench("--sweep", "64..64", "--samples", "1", "--pass", "decode", *shape).stdout
+        header, row = text.splitlines()
+        self.assertIn("GB/s of reads", header)
+        self.assertEqual(row.split()[0], "64")
+
     def test_lengths_double(self) -> None:
         result = lines("--sweep", "64..300", "--samples", "1", "--against", "standard")
         self.assertEqual([line["case"].split()[2] for line in result[::2]],
@@ -125,6 +175,8 @@ class Refusals(unittest.TestCase):
         shape = ("--shape", "1,8,8,1,1,8,8")
         self.check(2, "no backward pass", *shape, "--pass", "backward", "--against", "standard")
         self.check(3, "standard attention", *shape, "--pass", "backward", "--backend", "standard")
+        self.check(2, "--pass decode measures one query of each sequence, and sequence 0 has 8",
+                   *shape, "--pass", "decode")
         self.check(2, "--pass is 'sideways'", *shape, "--pass", "sideways")
         self.check(2, "--against is 'torch'", *shape, "--against", "torch")
         self.check(2, "--samples is 0", *shape, "--samples", "0")

@@ -17,11 +17,6 @@ class Layouts(CommandLineTest):
         _, shape, raw = read_safetensors(path)[tensor]
         return list(struct.unpack(f"<{size(tuple(shape))}f", raw))
 
-    def assert_near(self, got, want, tolerance=1e-6):
-        self.assertEqual(len(got), len(want))
-        for x, y in zip(got, want):
-            self.assertTrue(x == y or abs(x - y) <= tolerance * max(1, abs(y)), (x, y))
-
     def dense(self, *options: object) -> list[float]:
         self.done("run", *self.put_qkv(Q_SHAPE, K_SHAPE, V_SHAPE), *options, "--out", "dense.npy")
         return self.floats("dense.npy")

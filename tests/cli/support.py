@@ -145,6 +145,11 @@ class CommandLineTest(unittest.TestCase):
             self.put(f"{name}.npy", npy(shape, numbers(size(shape), seed), kind))
         return ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
 
+    def assert_near(self, got: list[float], want: list[float], tolerance: float = 1e-6) -> None:
+        self.assertEqual(len(got), len(want))
+        for x, y in zip(got, want):
+            self.assertTrue(x == y or abs(x - y) <= tolerance * max(1, abs(y)), (x, y))
+
     def done(self, *args: object, **env: str) -> Result:
         result = self.run_cli(*args, **env)
         self.assertEqual((result.code, result.err), (0, ""), result)

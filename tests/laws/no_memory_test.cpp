@@ -1,6 +1,10 @@
 // Each allocation of each call fails in turn: the status says so, nothing leaks, and no half of a
 // result is left: outputs hold what they held, or NaN throughout.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -272,6 +276,32 @@ TEST_P(NoMemoryLaw, of_gradients_on_two_threads) {
   c.sink = true;  // a bias has tasks that need memory, too many to fail each
   Backward pass(Inputs(c), on());
   EXPECT_GT(fail_each(pass.act(), 2), 2) << "threads need memory";
+}
+
+// ---- Descriptions ----
+
+using Describe = std::function<tessera_status(tessera_context*, char*, std::uint64_t,
+                                              std::uint64_t*, tessera_error*)>;
+
+// The text, whole, where the call succeeds; where it does not, the buffer is left alone.
+Act text_or_nothing(Describe describe) {
+  return {[describe = std::move(describe)](auto* context, auto* error) {
+            std::array<char, 8192> text;  // on the stack: it needs no memory
+            text.fill('#');
+            std::uint64_t needed = 0;
+            const tessera_status status =
+                describe(context, text.data(), text.size(), &needed, error);
+            if (status == TESSERA_OK)
+              EXPECT_EQ(needed, std::strlen(text.data()) + 1);
+            else
+              EXPECT_EQ(std::count(text.begin(), text.end(), '#'), std::ptrdiff_t(text.size()));
+            return status;
+          },
+          {}};
+}
+
+TEST_P(NoMemoryLaw, of_the_description_of_a_context) {
+  EXPECT_GT(fail_each(text_or_nothing(tessera_context_describe)), 20);
 }
 
 // ---- States and caches ----

@@ -305,8 +305,12 @@ TEST(CommandLine, says_beside_the_command_what_the_program_has_no_option_for) {
   Case c = kCase;
   c.v_layout = Layout::kReversed;
   c.cache_rows = {1, 3};
+  c.dropout = 0.5;
+  c.dropout_offset = 9;
+  c.wide_out = true;
   EXPECT_EQ(command_line(c),
-            "tessera verify --shape 2,33,40,4,2,16,8 --seed 1  # and v reversed, cache rows 1,3");
+            "tessera verify --shape 2,33,40,4,2,16,8 --seed 1 --cache-batch-idx 1,3 --dropout 0.5 "
+            "--dropout-seed 0 --dropout-offset 9  # and v reversed, out in float32");
 }
 
 }  // namespace

@@ -54,8 +54,11 @@ std::string memory_options(const Case& c) {
   };
   list("--kv-lengths", c.kv_lengths);
   list("--kv-starts", c.kv_starts);
+  list("--cache-batch-idx", c.cache_rows);
   list("--cu-seqlens-q", c.cu_q);
   list("--cu-seqlens-k", c.cu_k);
+  list("--seqused-q", c.used_q);
+  list("--seqused-k", c.used_k);
   if (c.page_size != 0) s += fmt::format(" --page-size {}", c.page_size);
   return s;
 }
@@ -66,6 +69,8 @@ std::string options(const Case& c) {
   if (c.softcap != 0) s += fmt::format(" --softcap {}", c.softcap);
   if (c.dropout != 0)
     s += fmt::format(" --dropout {} --dropout-seed {}", c.dropout, c.dropout_seed);
+  if (c.dropout != 0 && c.dropout_offset != 0)
+    s += fmt::format(" --dropout-offset {}", c.dropout_offset);
   if (c.dtype != DType::kFloat32) s += fmt::format(" --dtype {}", short_name(c.dtype));
   if (c.pull) s += " --backward";
   if (c.pull && c.pull->d_lse) s += " --d-lse";
@@ -109,10 +114,6 @@ std::string rest(const Case& c) {
   if (c.bias != BiasKind::kNone && !usual_bias)
     s += fmt::format(", bias kind {} in {} over {}", int(c.bias), short_name(c.bias_dtype),
                      spans_text(c.bias_spans));
-  if (!c.used_q.empty()) s += fmt::format(", seqused_q {}", fmt::join(c.used_q, ","));
-  if (!c.used_k.empty()) s += fmt::format(", seqused_k {}", fmt::join(c.used_k, ","));
-  if (!c.cache_rows.empty()) s += fmt::format(", cache rows {}", fmt::join(c.cache_rows, ","));
-  if (c.dropout_offset != 0) s += fmt::format(", dropout_offset {}", c.dropout_offset);
   if (c.state) s += ", from a state";
   if (c.wide_out) s += ", out in float32";
   if (c.pull) s += pull_text(*c.pull);

@@ -16,6 +16,7 @@ namespace tessera::tool {
 namespace {
 
 constexpr Shape kSweepShape{1, 0, 0, 1, 1, 64, 64};
+constexpr Shape kDecodeShape{1, 1, 16384, 32, 8, 128, 128};
 
 struct Sweep {
   std::int64_t first, last;
@@ -26,18 +27,18 @@ struct Bench {
   AttentionOptions options;
   std::optional<Sweep> sweep;
   std::string picture;
-  bool against_standard = false, backward = false;
+  Pass pass = Pass::kForward;
+  bool against_standard = false;
   bool json = false;
   int samples = 15;
 };
 
 // ---- Options ----
 
-// Whether it is the backward pass.
-bool parse_pass(const std::string& text) {
-  if (text != "forward" && text != "backward")
-    refuse(fmt::format("--pass is '{}'; give forward or backward", text));
-  return text == "backward";
+Pass parse_pass(const std::string& text) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kDecode})
+    if (text == pass_word(pass)) return pass;
+  refuse(fmt::format("--pass is '{}'; give forward, backward or decode", text));
 }
 
 void parse_against(const std::string& text) {
@@ -77,7 +78,7 @@ void check(const Bench& bench) {
     refuse("--sweep generates data of every length; drop the files, or the sweep");
   if (bench.against_standard && bench.options.backend == TESSERA_BACKEND_STANDARD)
     refuse("--against standard compares with --backend standard, which is the same; drop one");
-  if (bench.against_standard && bench.backward)
+  if (bench.against_standard && bench.pass == Pass::kBackward)
     refuse(
         "--against standard has no backward pass to compare with; give --pass forward, or drop it");
 }
@@ -85,16 +86,17 @@ void check(const Bench& bench) {
 // ---- Measuring ----
 
 BenchCase case_of(const Bench& bench) {
-  BenchCase one{
-      bench.source, bench.options, {bench.options.backend}, bench.samples, bench.backward};
+  BenchCase one{bench.source, bench.options, {bench.options.backend}, bench.samples, bench.pass};
+  if (bench.pass == Pass::kDecode && !bench.source.shape && !has_files(bench.source))
+    one.source.shape = kDecodeShape;
   if (bench.against_standard) one.backends.push_back(TESSERA_BACKEND_STANDARD);
   return one;
 }
 
 std::vector<Measurement> measure_shown(const BenchCase& one, const std::string& label,
-                                       std::optional<Peak>& peak) {
+                                       Meters& meters) {
   Progress progress(label);
-  return measure(one, peak, [&](int done, int all) { progress.update(done, all); });
+  return measure(one, meters, [&](int done, int all) { progress.update(done, all); });
 }
 
 // False if the memory of any line is not what the allocator counted.
@@ -111,20 +113,23 @@ bool print_lines(const BenchCase& one, const std::vector<Measurement>& all, bool
   return agrees;
 }
 
-std::string peak_text(const Measurement& m) {
-  if (m.peak.empty()) return "none is known for this processor";
-  return fmt::format(
-      "{}, {:.1f} GFLOP/s on {} thread{}, measured around each sample; {} of {} were undisturbed",
-      m.peak, m.peak_gflops, m.threads, m.threads == 1 ? "" : "s", m.accepted, m.samples);
+// What the shares are of.
+std::string ceiling_text(const Measurement& m) {
+  const std::string around =
+      fmt::format("on {} thread{}, measured around each sample; {} of {} were undisturbed",
+                  m.threads, m.threads == 1 ? "" : "s", m.accepted, m.samples);
+  if (m.pass == Pass::kDecode) return fmt::format("reads: {:.1f} GB/s {}", m.read_gbs, around);
+  if (m.peak.empty()) return "peak: none is known for this processor";
+  return fmt::format("peak: {}, {:.1f} GFLOP/s {}", m.peak, m.peak_gflops, around);
 }
 
 ExitCode run_one(const Bench& bench) {
   const BenchCase one = case_of(bench);
-  std::optional<Peak> peak;
-  const std::vector<Measurement> all = measure_shown(one, "samples", peak);
-  if (!bench.json) print_bench_header();
+  Meters meters;
+  const std::vector<Measurement> all = measure_shown(one, "samples", meters);
+  if (!bench.json) print_bench_header(bench.pass);
   const bool agrees = print_lines(one, all, bench.json);
-  if (!bench.json) fmt::print("peak: {}\n", peak_text(all[0]));
+  if (!bench.json) fmt::print("{}\n", ceiling_text(all[0]));
   return agrees ? kDone : kWrong;
 }
 
@@ -138,24 +143,24 @@ void write_text(const std::string& path, const std::string& text) {
 
 std::string subtitle_of(const Measurement& m) {
   const Shape& s = m.shape;
-  return fmt::format("{} pass, {}, batch {}, {} head{}, D {}; {}, {} thread{}",
-                     pass_word(m.backward), core::name_of(m.dtype), s.batch, s.heads,
-                     s.heads == 1 ? "" : "s", s.dim, m.target, m.threads,
-                     m.threads == 1 ? "" : "s");
+  return fmt::format("{} pass, {}, batch {}, {} head{}, D {}; {}, {} thread{}", pass_word(m.pass),
+                     core::name_of(m.dtype), s.batch, s.heads, s.heads == 1 ? "" : "s", s.dim,
+                     m.target, m.threads, m.threads == 1 ? "" : "s");
 }
 
 Picture picture_of(const std::vector<SweepRow>& rows) {
-  Picture picture{.title = "Exact attention: tiled against standard",
-                  .subtitle = subtitle_of(rows.back().tiled),
-                  .x_title = "sequence length N",
-                  .x = {},
-                  .panels = {{"Time of one call", "ms", {{"tiled", {}}}, false},
-                             {"Peak extra memory", "", {{"tiled", {}}}, true}}};
+  Picture picture{
+      .title = "Exact attention: tiled against standard",
+      .subtitle = subtitle_of(rows.back().tiled),
+      .x_title = rows.back().tiled.pass == Pass::kDecode ? "keys N" : "sequence length N",
+      .x = {},
+      .panels = {{"Time of one call", "ms", {{"tiled", {}}}, false},
+                 {"Peak extra memory", "", {{"tiled", {}}}, true}}};
   Panel &time = picture.panels[0], &memory = picture.panels[1];
   if (rows.front().standard)
     for (Panel& panel : picture.panels) panel.curves.push_back({"standard", {}});
   for (const SweepRow& row : rows) {
-    picture.x.push_back(double(row.tiled.shape.queries));
+    picture.x.push_back(double(row.tiled.shape.keys));
     time.curves[0].y.push_back(row.tiled.ms_min);
     memory.curves[0].y.push_back(std::max(1., double(row.tiled.extra_bytes)));
     if (!row.standard) continue;
@@ -173,16 +178,18 @@ SweepRow row_of(const std::vector<Measurement>& all) {
 
 ExitCode run_sweep(const Bench& bench) {
   BenchCase one = case_of(bench);
-  Shape shape = bench.source.shape.value_or(kSweepShape);
+  const bool decode = bench.pass == Pass::kDecode;
+  Shape shape = bench.source.shape.value_or(decode ? kDecodeShape : kSweepShape);
   std::vector<SweepRow> rows;
-  std::optional<Peak> peak;
+  Meters meters;
   bool agrees = true;
-  if (!bench.json) print_sweep_header(bench.against_standard);
+  if (!bench.json) print_sweep_header(bench.pass, bench.against_standard);
   for (std::int64_t n = bench.sweep->first; n <= bench.sweep->last; n *= 2) {
-    shape.queries = shape.keys = n;
+    shape.keys = n;
+    shape.queries = decode ? 1 : n;
     one.source.shape = shape;
     const std::vector<Measurement> all =
-        measure_shown(one, fmt::format("N = {}, samples", n), peak);
+        measure_shown(one, fmt::format("N = {}, samples", n), meters);
     rows.push_back(row_of(all));
     if (bench.json) agrees = print_lines(one, all, true) && agrees;
     if (bench.json) continue;
@@ -201,8 +208,8 @@ void add_text(CLI::App& verb, const char* flag, const char* value, const char* h
 }
 
 void add_measurement_options(CLI::App& verb, Bench& bench) {
-  add_text(verb, "--pass", "PASS", "forward (the default) or backward",
-           [&bench](const std::string& text) { bench.backward = parse_pass(text); });
+  add_text(verb, "--pass", "PASS", "forward (the default), backward, or decode: one query",
+           [&bench](const std::string& text) { bench.pass = parse_pass(text); });
   add_text(verb, "--against", "WHAT", "standard: the same kernels with the N x N matrix stored",
            [&bench](const std::string& text) {
              parse_against(text);
@@ -210,7 +217,8 @@ void add_measurement_options(CLI::App& verb, Bench& bench) {
            });
   add_text(verb, "--samples", "N", "Samples of each, >= 1; without it 15",
            [&bench](const std::string& text) { bench.samples = parse_samples(text); });
-  add_text(verb, "--sweep", "FIRST..LAST", "Lq = Lk = N for N doubling; without --shape B1 H1 D64",
+  add_text(verb, "--sweep", "FIRST..LAST",
+           "Lq = Lk = N (decode: Lk) for N doubling; without --shape B1 H1 D64",
            [&bench](const std::string& text) { bench.sweep = parse_sweep(text); });
   verb.add_option("--picture", bench.picture, "Draw the sweep, as SVG")
       ->type_name("FILE")

@@ -1,15 +1,19 @@
 #include "tools/tessera/bench_case.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/tessera/bench_memory.hpp"
 #include "tools/tessera/bench_pairs.hpp"
 #include "tools/tessera/call.hpp"
+#include "tools/tessera/failure.hpp"
 #include "tools/tessera/gradients.hpp"
 
 namespace tessera::tool {
@@ -32,7 +36,7 @@ struct Arena {
 class Contender {
  public:
   Contender(const BenchCase& bench, const Arena& arena, std::uint32_t backend)
-      : threads_(bench.options.threads), backward_(bench.backward) {
+      : threads_(bench.options.threads), backward_(bench.pass == Pass::kBackward) {
     AttentionOptions options = bench.options;
     options.backend = backend;
     desc_ = describe(arena.inputs, options);
@@ -97,12 +101,40 @@ class Contender {
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
 
+// The same elements on large pages, with the rows of one head together: [B, H, L, D] in memory.
+Array heads_first(const Array& array) {
+  const auto& [b, l, h, d] = array.tensor.shape;
+  const core::DType dtype = array.tensor.dtype;
+  const auto bytes = std::size_t(count(array.tensor) * core::size_of(dtype));
+  Array copy = view_of(huge_pages(std::max<std::size_t>(bytes, 1)), dtype, array.shape());
+  copy.tensor.stride = {l * h * d, d, l * d, 1};
+  const auto size = std::size_t(core::size_of(dtype));
+  for_each_index(array.tensor.shape, [&](const core::Index4& i) {
+    std::memcpy(copy.tensor.at(i[0], i[1], i[2], i[3]), array.tensor.at(i[0], i[1], i[2], i[3]),
+                size);
+  });
+  return copy;
+}
+
+// Keys and values as those who decode keep them.
+void make_cache(Inputs& inputs, const AttentionOptions& options) {
+  const core::Problem problem = outline(inputs, options);
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    if (const std::int64_t queries = problem.sequence(b).queries; queries > 1)
+      refuse(
+          fmt::format("--pass decode measures one query of each sequence, and sequence {} has {}; "
+                      "give --shape B,1,Lk,H,Hk,D,Dv, or --pass forward",
+                      b, queries));
+  for (Array* array : {&inputs.k, &inputs.v}) *array = heads_first(*array);
+}
+
 // Every page of what is written is there before anything is measured: arrays are made of zeros. The
 // backward pass of a child reads out and lse as these zeros, the others what the call wrote.
 Arena make_arena(const BenchCase& bench) {
   Arena arena{load_inputs(bench.source, bench.options), {}, {}, {}};
   arena.results = make_results(shape_of(arena.inputs), arena.inputs.q.tensor.dtype);
-  if (!bench.backward) return arena;
+  if (bench.pass == Pass::kDecode) make_cache(arena.inputs, bench.options);
+  if (bench.pass != Pass::kBackward) return arena;
   arena.upstream = random_upstream(arena.inputs, bench.source.seed, false);
   arena.gradients = make_gradients(arena.inputs);
   return arena;
@@ -110,46 +142,72 @@ Arena make_arena(const BenchCase& bench) {
 
 // Turn by turn, so that what the machine does beside this meets all contenders alike; a burst
 // between two samples is after the one and before the other.
-void take_samples(const BenchCase& bench, Contenders& contenders, Peak& peak,
+template <class Meter>
+void take_samples(const BenchCase& bench, Contenders& contenders, Meter& meter,
                   const std::function<void(int, int)>& progress) {
   const int all = bench.samples * int(contenders.size());
   int done = 0;
   double burst = 0;
-  for (int i = 0; i < kFirstBursts; ++i) burst = peak.burst();
+  for (int i = 0; i < kFirstBursts; ++i) burst = meter.burst();
   for (int round = 0; round < bench.samples; ++round)
     for (auto& contender : contenders) {
       Sample sample{.before = burst};
       sample.ms = contender->sample();
-      sample.after = burst = peak.burst();
+      sample.after = burst = meter.burst();
       contender->samples.push_back(sample);
       progress(++done, all);
     }
 }
 
-Measurement summary(const Contender& contender, const Peak& peak) {
+std::vector<double> times_of(const std::vector<Sample>& samples) {
+  std::vector<double> times;
+  for (const Sample& s : samples) times.push_back(s.ms);
+  return times;
+}
+
+void add_peak(Measurement& m, const std::vector<Sample>& samples, const Peak& peak) {
+  const std::vector<double> accepted = accepted_times(samples, peak.best());
+  m.accepted = int(accepted.size());
+  m.ms_p50 = median(accepted.empty() ? times_of(samples) : accepted);
+  m.peak = peak.name();
+  m.peak_gflops = peak.best();
+}
+
+void add_reads(Measurement& m, const std::vector<Sample>& samples) {
+  const std::vector<Sample> steady = steady_samples(samples);
+  std::vector<double> shares, rates;
+  for (const Sample& s : steady) {
+    rates.push_back(std::max(s.before, s.after));
+    shares.push_back(100 * m.bytes / s.ms * 1e-6 / rates.back());
+  }
+  m.accepted = int(steady.size());
+  m.ms_p50 = median(times_of(steady));
+  m.percent_of_read = median(shares);
+  m.read_gbs = median(rates);
+}
+
+// What all passes tell.
+Measurement summary(const Contender& contender) {
   const auto plan = nlohmann::json::parse(contender.plan());
   const auto context = nlohmann::json::parse(context_json(contender.context()));
-  std::vector<double> all;
-  for (const Sample& s : contender.samples) all.push_back(s.ms);
-  const std::vector<double> accepted = accepted_times(contender.samples, peak.best());
+  const std::vector<double> all = times_of(contender.samples);
   Measurement m;
   m.backend = plan.at("backend");
   m.target = plan.at("target");
   m.threads = context.at("threads");
   m.samples = int(all.size());
-  m.accepted = int(accepted.size());
   m.repeats = contender.repeats;
   m.ms_min = *std::min_element(all.begin(), all.end());
-  m.ms_p50 = median(accepted.empty() ? all : accepted);
   m.extra_bytes = contender.extra_bytes();
-  m.peak = peak.name();
-  m.peak_gflops = peak.best();
   return m;
 }
 
 }  // namespace
 
-std::string_view pass_word(bool backward) { return backward ? "backward" : "forward"; }
+std::string_view pass_word(Pass pass) {
+  if (pass == Pass::kDecode) return "decode";
+  return pass == Pass::kBackward ? "backward" : "forward";
+}
 
 bool Measurement::memory_agrees() const {
   return !resident_bytes || *resident_bytes <= extra_bytes + kResidentSlack;
@@ -162,13 +220,21 @@ std::vector<double> accepted_times(const std::vector<Sample>& samples, double be
   return times;
 }
 
+std::vector<Sample> steady_samples(const std::vector<Sample>& samples) {
+  std::vector<Sample> steady;
+  for (const Sample& s : samples)
+    if (std::min(s.before, s.after) >= kAcceptedShare * std::max(s.before, s.after))
+      steady.push_back(s);
+  return steady.empty() ? samples : steady;
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& peak,
+std::vector<Measurement> measure(const BenchCase& bench, Meters& meters,
                                  const std::function<void(int, int)>& progress) {
   const Arena arena = make_arena(bench);
   const core::DType dtype = arena.inputs.q.tensor.dtype;
@@ -182,16 +248,23 @@ std::vector<Measurement> measure(const BenchCase& bench, std::optional<Peak>& pe
     contender->warm_up();
   }
   const auto context = nlohmann::json::parse(context_json(contenders.front()->context()));
-  if (!peak) peak.emplace(dtype, int(context.at("threads")));
-  take_samples(bench, contenders, *peak, progress);
+  const int threads = context.at("threads");
+  const bool decode = bench.pass == Pass::kDecode;
+  if (decode && !meters.reads) meters.reads.emplace(threads);
+  if (!decode && !meters.peak) meters.peak.emplace(dtype, threads);
+  decode ? take_samples(bench, contenders, *meters.reads, progress)
+         : take_samples(bench, contenders, *meters.peak, progress);
   std::vector<Measurement> measurements;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
-    Measurement m = summary(*contenders[i], *peak);
+    Measurement m = summary(*contenders[i]);
     m.shape = shape_of(arena.inputs);
     m.dtype = dtype;
-    m.backward = bench.backward;
+    m.pass = bench.pass;
     m.asked = bench.backends[i];
-    m.flops = useful_flops(arena.inputs, bench.options, bench.backward);
+    m.flops = useful_flops(arena.inputs, bench.options, bench.pass == Pass::kBackward);
+    if (decode) m.bytes = cache_bytes(arena.inputs, bench.options);
+    decode ? add_reads(m, contenders[i]->samples)
+           : add_peak(m, contenders[i]->samples, *meters.peak);
     m.resident_bytes = resident[i];
     measurements.push_back(m);
   }

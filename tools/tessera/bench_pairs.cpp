@@ -48,8 +48,11 @@ core::Problem outline(const Inputs& inputs, const AttentionOptions& options) {
   p.k = inputs.k.tensor;
   p.kv_lengths = inputs.kv_lengths.tensor;
   p.kv_starts = inputs.kv_starts.tensor;
+  p.cache_batch_idx = inputs.cache_batch_idx.tensor;
   p.cu_seqlens_q = inputs.cu_seqlens_q.tensor;
   p.cu_seqlens_k = inputs.cu_seqlens_k.tensor;
+  p.seqused_q = inputs.seqused_q.tensor;
+  p.seqused_k = inputs.seqused_k.tensor;
   p.block_table = inputs.block_table.tensor;
   p.mask = inputs.mask.tensor;
   return p;
@@ -71,6 +74,20 @@ double useful_flops(const Inputs& inputs, const AttentionOptions& options, bool 
   const Shape s = shape_of(inputs);
   const std::int64_t products = backward ? 3 * s.dim + 2 * s.value_dim : s.dim + s.value_dim;
   return 2. * double(products) * double(visible_pairs(inputs, options));
+}
+
+double cache_bytes(const Inputs& inputs, const AttentionOptions& options) {
+  const core::Problem p = outline(inputs, options);
+  const Shape shape = shape_of(inputs);
+  std::int64_t keys = 0;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const core::Sequence s = p.sequence(b);
+    if (s.queries == 0) continue;
+    const core::Range seen = s.band.seen_by_any({0, s.queries}) & s.keys;
+    if (!seen.empty()) keys += seen.size();
+  }
+  const std::int64_t row = shape.kv_heads * (shape.dim + shape.value_dim);
+  return double(keys) * double(row * core::size_of(inputs.k.tensor.dtype));
 }
 
 }  // namespace tessera::tool

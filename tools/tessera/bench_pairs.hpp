@@ -18,4 +18,8 @@ std::int64_t visible_pairs(const Inputs& inputs, const AttentionOptions& options
 // S = Q K^T, dQ = dS K and dK = dS^T Q over D, dP = dO V^T and dV = P^T dO over Dv.
 double useful_flops(const Inputs& inputs, const AttentionOptions& options, bool backward);
 
+// Bytes of the keys and values that a query of their sequence sees by band and lengths, each read
+// once for every sequence, whatever the mask hides.
+double cache_bytes(const Inputs& inputs, const AttentionOptions& options);
+
 }  // namespace tessera::tool

@@ -23,7 +23,7 @@ std::string to_json(const BenchLine& line);
 // "1.5 MiB".
 std::string bytes_text(double bytes);
 
-void print_bench_header();
+void print_bench_header(Pass pass);
 void print_bench_line(const BenchLine& line);
 
 // One length of a sweep: the call, and the same by standard attention where it was asked for.
@@ -31,7 +31,7 @@ struct SweepRow {
   Measurement tiled;
   std::optional<Measurement> standard;
 };
-void print_sweep_header(bool against_standard);
+void print_sweep_header(Pass pass, bool against_standard);
 void print_sweep_row(const SweepRow& row);
 
 // A sentence on standard error if the child's memory does not agree with the allocator's.

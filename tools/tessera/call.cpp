@@ -76,11 +76,15 @@ tessera_attention_desc describe(const Inputs& in, const AttentionOptions& option
   desc.sink = tensor_of(in.sink);
   desc.kv_lengths = tensor_of(in.kv_lengths);
   desc.kv_starts = tensor_of(in.kv_starts);
+  desc.cache_batch_idx = tensor_of(in.cache_batch_idx);
   desc.cu_seqlens_q = tensor_of(in.cu_seqlens_q);
   desc.cu_seqlens_k = tensor_of(in.cu_seqlens_k);
+  desc.seqused_q = tensor_of(in.seqused_q);
+  desc.seqused_k = tensor_of(in.seqused_k);
   desc.block_table = tensor_of(in.block_table);
   desc.dropout_p = options.dropout.value_or(0);
   desc.dropout_seed = options.dropout_seed;
+  desc.dropout_offset = options.dropout_offset;
   desc.state_out = tensor_of(in.state_out);
   desc.state_lse = tensor_of(in.state_lse);
   return desc;

@@ -65,11 +65,15 @@ Command& Command::add(const AttentionOptions& o) {
   add("--bias", o.bias).add("--mask", o.mask).add("--alibi", o.alibi).add("--sink", o.sink);
   if (o.dropout) add("--dropout", fmt::format("{}", *o.dropout));
   if (o.dropout_seed != 0) add("--dropout-seed", std::to_string(o.dropout_seed));
+  if (o.dropout_offset != 0) add("--dropout-offset", std::to_string(o.dropout_offset));
   add("--state-in", o.state_in).add("--kv-lengths", o.kv_lengths).add("--kv-starts", o.kv_starts);
+  add("--cache-batch-idx", o.cache_batch_idx);
   add("--cu-seqlens-q", o.cu_seqlens_q).add("--cu-seqlens-k", o.cu_seqlens_k);
+  add("--seqused-q", o.seqused_q).add("--seqused-k", o.seqused_k);
   if (o.page_size != 0) add("--page-size", std::to_string(o.page_size));
   add("--pages", o.pages);
   if (o.dtype) add("--dtype", dtype_word(*o.dtype));
+  if (o.splits > 0) add("--splits", std::to_string(o.splits));
   if (o.threads > 0) add("--threads", std::to_string(o.threads));
   return add("--backend", backend_word(o.backend));
 }

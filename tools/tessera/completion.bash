@@ -44,7 +44,8 @@ _tessera() {
   fi
   case $previous in
     --q | --k | --v | --bias | --mask | --alibi | --sink | --kv-lengths | --kv-starts | \
-      --cu-seqlens-q | --cu-seqlens-k | --pages | --out | --lse | --result)
+      --cache-batch-idx | --cu-seqlens-q | --cu-seqlens-k | --seqused-q | --seqused-k | \
+      --pages | --out | --lse | --result)
       _tessera_files "$word" .npy .safetensors ;;
     --input | --state-in | --state-out) _tessera_files "$word" .safetensors ;;
     --picture) _tessera_files "$word" .svg ;;
@@ -52,7 +53,7 @@ _tessera() {
     --dtype) _tessera_choose "$word" f32 f16 bf16 ;;
     --backend) _tessera_choose "$word" auto cpu reference standard ;;
     --against) _tessera_choose "$word" standard ;;
-    --pass) _tessera_choose "$word" forward backward ;;
+    --pass) _tessera_choose "$word" forward backward decode ;;
     *) _tessera_choose "$word" "$(_tessera_words "$program" "$verb")" ;;
   esac
 }

@@ -36,7 +36,8 @@ tessera_attention_desc narrowed(tessera_attention_desc desc, const Part& part) {
 
 bool can_be_cut(const tessera_attention_desc& desc) {
   return desc.dropout_p == 0 && desc.cu_seqlens_q.data == nullptr &&
-         desc.cu_seqlens_k.data == nullptr && desc.block_table.data == nullptr;
+         desc.cu_seqlens_k.data == nullptr && desc.block_table.data == nullptr &&
+         desc.cache_batch_idx.data == nullptr;
 }
 
 template <class Tell> void Parts::work(Tell tell) {

@@ -20,7 +20,7 @@ struct Part {
 void narrow(tessera_tensor& t, int dimension, std::int64_t first, std::int64_t count = 1);
 
 // Whether a call is the sum of its parts: dropout counts batches and heads, and the rows of a
-// packed or paged sequence lie anywhere.
+// packed, paged or cached sequence lie anywhere.
 bool can_be_cut(const tessera_attention_desc& desc);
 
 // The call of one part.

@@ -14,15 +14,17 @@ using core::DType;
 
 Array as_pairs(const Array& array) { return padded_in_front(array, 4); }
 
-// Page numbers beyond 32 bits are no pages.
-Array as_int32(const std::string& name, const Array& array) {
+// Numbers of `thing`s, of which those beyond 32 bits are none.
+Array as_int32(const std::string& name, const Array& array, std::string_view thing) {
+  if (array.tensor.dtype == DType::kInt32) return array;
   Array narrow = make_array(DType::kInt32, array.shape());
   auto* to = static_cast<std::int32_t*>(narrow.tensor.data);
   for_each_index(array.tensor.shape, [&](const core::Index4& i) {
-    const std::int64_t page = array.tensor.load_int(i[0], i[1]);
-    if (page != std::int32_t(page))
-      refuse(fmt::format("{} holds {}, which is no page; give numbers of pages", name, page));
-    *to++ = std::int32_t(page);
+    const std::int64_t number = array.tensor.load_int(i[0], i[1]);
+    if (number != std::int32_t(number))
+      refuse(fmt::format("{} holds {}, which is no {}; give numbers of {}s", name, number, thing,
+                         thing));
+    *to++ = std::int32_t(number);
   });
   return narrow;
 }
@@ -80,12 +82,20 @@ Array as_boundaries(const std::string& name, const Array& array) {
   return as_lengths(name, array);
 }
 
+Array as_cache_rows(const std::string& name, const Array& array) {
+  if (array.tensor.dtype != DType::kInt32 && array.tensor.dtype != DType::kInt64)
+    refuse_type(name, array, "row numbers are int32 or int64");
+  if (array.rank != 1)
+    refuse(fmt::format("{} has shape {}; give [B]", name, shape_text(array.shape())));
+  return as_int32(name, array, "row");
+}
+
 Array as_table(const std::string& name, const Array& array) {
   if (array.tensor.dtype != DType::kInt32 && array.tensor.dtype != DType::kInt64)
     refuse_type(name, array, "page numbers are int32 or int64");
   if (array.rank != 2)
     refuse(fmt::format("{} has shape {}; give [B, max_pages]", name, shape_text(array.shape())));
-  return array.tensor.dtype == DType::kInt32 ? array : as_int32(name, array);
+  return as_int32(name, array, "page");
 }
 
 }  // namespace tessera::tool

@@ -21,6 +21,7 @@ Array as_mask(const std::string& name, const Array& array);
 Array as_head_numbers(const std::string& name, const Array& array, int rank);
 
 Array as_lengths(const std::string& name, const Array& array);     // [B]
+Array as_cache_rows(const std::string& name, const Array& array);  // [B], int32
 Array as_boundaries(const std::string& name, const Array& array);  // [B + 1]
 Array as_table(const std::string& name, const Array& array);       // [B, max_pages], int32
 

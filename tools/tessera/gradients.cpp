@@ -23,8 +23,9 @@ tessera_tensor tensor_of(const Array& array) {
 
 Upstream random_upstream(const Inputs& inputs, std::uint64_t seed, bool with_lse) {
   const Shape s = shape_of(inputs);
-  const std::array d_out{s.batch, s.queries, s.heads, s.value_dim};
-  const std::array d_lse{s.batch, s.heads, s.queries};
+  const std::int64_t rows = s.packed ? 1 : s.batch;
+  const std::array d_out{rows, s.queries, s.heads, s.value_dim};
+  const std::array d_lse{rows, s.heads, s.queries};
   Upstream upstream{normal(kDOut, seed, inputs.q.tensor.dtype, d_out), {}};
   if (with_lse) upstream.d_lse = normal(kDLse, seed, core::DType::kFloat32, d_lse);
   return upstream;

@@ -25,9 +25,32 @@ enum Stream : std::uint32_t { kQ, kK, kV, kBias, kMask, kAlibi, kSink };
 
 constexpr std::string_view kRandom = "random";
 
-// ---- Generated data ----
-
 using Sizes = std::vector<std::int64_t>;
+
+// ---- Lists of integers ----
+
+bool is_list(const std::string& text) {
+  return text.find_first_not_of("0123456789,-+") == text.npos;
+}
+
+// "--kv-lengths" of "kv_lengths".
+std::string option_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+Array listed_integers(const std::string& name, const std::string& text) {
+  const Sizes numbers = parse_integers(option_of(name), text);
+  Array array = make_array(DType::kInt64, Sizes{std::int64_t(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), static_cast<std::int64_t*>(array.tensor.data));
+  return array;
+}
+
+Array integers_of(const std::string& name, const std::string& text) {
+  return is_list(text) ? listed_integers(name, text) : read_array(text, name);
+}
+
+// ---- Generated data ----
 
 struct Generator {
   std::uint64_t seed;
@@ -61,7 +84,19 @@ struct Generator {
   }
 };
 
-// The sequences of a packed side lie in one batch row.
+// Batch rows of k and v: a cache has those that are named, and one for each sequence at least. The
+// sequences of a packed side lie in one.
+std::int64_t key_rows(const Shape& s, const AttentionOptions& options) {
+  if (!options.cu_seqlens_k.empty()) return 1;
+  std::int64_t rows = s.batch;
+  if (options.cache_batch_idx.empty()) return rows;
+  const Array list =
+      as_cache_rows("cache_batch_idx", integers_of("cache_batch_idx", options.cache_batch_idx));
+  for (std::int64_t b = 0; b < list.tensor.shape[0]; ++b)
+    rows = std::max(rows, list.tensor.load_int(b) + 1);
+  return rows;
+}
+
 Inputs generated(const Shape& s, const AttentionOptions& options, const Generator& make) {
   if (!options.pages.empty())
     refuse(
@@ -69,7 +104,7 @@ Inputs generated(const Shape& s, const AttentionOptions& options, const Generato
         "--page-size");
   const DType dtype = options.dtype.value_or(DType::kFloat32);
   const std::int64_t q_rows = options.cu_seqlens_q.empty() ? s.batch : 1;
-  const std::int64_t k_rows = options.cu_seqlens_k.empty() ? s.batch : 1;
+  const std::int64_t k_rows = key_rows(s, options);
   Inputs in;
   in.q = make.normal(kQ, dtype, {q_rows, s.queries, s.heads, s.dim});
   in.k = make.normal(kK, dtype, {k_rows, s.keys, s.kv_heads, s.dim});
@@ -95,8 +130,12 @@ const Extra kExtras[] = {
      [](const std::string& n, const Array& a) { return as_head_numbers(n, a, 1); }},
     {"kv_lengths", &AttentionOptions::kv_lengths, &Inputs::kv_lengths, as_lengths},
     {"kv_starts", &AttentionOptions::kv_starts, &Inputs::kv_starts, as_lengths},
+    {"cache_batch_idx", &AttentionOptions::cache_batch_idx, &Inputs::cache_batch_idx,
+     as_cache_rows},
     {"cu_seqlens_q", &AttentionOptions::cu_seqlens_q, &Inputs::cu_seqlens_q, as_boundaries},
     {"cu_seqlens_k", &AttentionOptions::cu_seqlens_k, &Inputs::cu_seqlens_k, as_boundaries},
+    {"seqused_q", &AttentionOptions::seqused_q, &Inputs::seqused_q, as_lengths},
+    {"seqused_k", &AttentionOptions::seqused_k, &Inputs::seqused_k, as_lengths},
     {"block_table", &AttentionOptions::pages, &Inputs::block_table, as_table},
 };
 
@@ -124,28 +163,12 @@ Array random_extra(const Extra& extra, const std::string& text, const Shape& s,
   return make.normal(kSink, DType::kFloat32, shape);
 }
 
-bool is_list(const std::string& text) {
-  return text.find_first_not_of("0123456789,-+") == text.npos;
-}
-
-// "--kv-lengths" of "kv_lengths".
-std::string option_of(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return "--" + name;
-}
-
-Array listed_lengths(const std::string& name, const std::string& text) {
-  const Sizes lengths = parse_integers(option_of(name), text);
-  Array array = make_array(DType::kInt64, Sizes{std::int64_t(lengths.size())});
-  std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(array.tensor.data));
-  return array;
-}
-
 Array extra_array(const Extra& extra, const std::string& text, const Shape& shape,
                   const Generator& make) {
-  const bool lengths = extra.fit == as_lengths || extra.fit == as_boundaries;
-  if (lengths && is_list(text)) return listed_lengths(extra.name, text);
-  const bool numbers = !lengths && extra.fit != as_table;
+  const bool listed =
+      extra.fit == as_lengths || extra.fit == as_boundaries || extra.fit == as_cache_rows;
+  if (listed) return integers_of(extra.name, text);
+  const bool numbers = extra.fit != as_table;
   if (numbers && is_random(text)) return random_extra(extra, text, shape, make);
   return read_array(text, extra.name);
 }

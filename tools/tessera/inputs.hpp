@@ -10,10 +10,12 @@ struct Inputs {
   Array q, k, v;
   Array bias, mask;  // [B|1, H|1, Lq|1, Lk|1]
   Array alibi, sink, kv_lengths, kv_starts;
+  Array cache_batch_idx;             // k and v are then [rows, Lk, Hk, D]
   Array cu_seqlens_q, cu_seqlens_k;  // k and v, or q, are then [1, rows, H, D]
-  Array block_table;                 // k and v are then [pages, page_size, Hk, D]
-  Array state_out, state_lse;        // float32
-  std::int64_t keys_in_pages = 0;    // Lk, where dense keys were put into pages
+  Array seqused_q, seqused_k;
+  Array block_table;               // k and v are then [pages, page_size, Hk, D]
+  Array state_out, state_lse;      // float32
+  std::int64_t keys_in_pages = 0;  // Lk, where dense keys were put into pages
 };
 
 enum class Fill {

@@ -58,6 +58,25 @@ void add_score_options(CLI::App& verb, AttentionOptions& o) {
       o.sink);
 }
 
+void add_packing_options(CLI::App& verb, AttentionOptions& o) {
+  add_text_option(verb,
+                  {kMemoryGroup, "--cu-seqlens-q", "LIST|FILE",
+                   "Packed queries: the first row of each sequence and the end, [B + 1]"},
+                  o.cu_seqlens_q);
+  add_text_option(
+      verb,
+      {kMemoryGroup, "--cu-seqlens-k", "LIST|FILE", "Packed keys and values, the same, [B + 1]"},
+      o.cu_seqlens_k);
+  add_text_option(
+      verb,
+      {kMemoryGroup, "--seqused-q", "LIST|FILE", "Rows of each packed sequence that are used, [B]"},
+      o.seqused_q);
+  add_text_option(
+      verb,
+      {kMemoryGroup, "--seqused-k", "LIST|FILE", "Keys of each packed sequence that are used, [B]"},
+      o.seqused_k);
+}
+
 void add_memory_options(CLI::App& verb, AttentionOptions& o) {
   add_text_option(verb,
                   {kMemoryGroup, "--kv-lengths", "LIST|FILE",
@@ -68,13 +87,10 @@ void add_memory_options(CLI::App& verb, AttentionOptions& o) {
                    "The first key that exists of each sequence (left padding), [B]"},
                   o.kv_starts);
   add_text_option(verb,
-                  {kMemoryGroup, "--cu-seqlens-q", "LIST|FILE",
-                   "Packed queries: the first row of each sequence and the end, [B + 1]"},
-                  o.cu_seqlens_q);
-  add_text_option(
-      verb,
-      {kMemoryGroup, "--cu-seqlens-k", "LIST|FILE", "Packed keys and values, the same, [B + 1]"},
-      o.cu_seqlens_k);
+                  {kMemoryGroup, "--cache-batch-idx", "LIST|FILE",
+                   "The batch row of k and v that each sequence reads, [B]"},
+                  o.cache_batch_idx);
+  add_packing_options(verb, o);
   add_parsed(
       verb,
       {kMemoryGroup, "--page-size", "P", "Put k and v into pages of P keys, in an order of --seed"},
@@ -92,6 +108,9 @@ void add_state_options(CLI::App& verb, AttentionOptions& o) {
   add_parsed(
       verb, {kAttentionGroup, "--dropout-seed", "N", "Which pairs; without it 0"},
       [&o](const std::string& text) { o.dropout_seed = parse_unsigned("--dropout-seed", text); });
+  add_parsed(verb,
+             {kAttentionGroup, "--dropout-offset", "N", "Others of the same seed; without it 0"},
+             [&o](const std::string& text) { o.dropout_offset = parse_dropout_offset(text); });
   add_text_option(
       verb,
       {kAttentionGroup, "--state-in", "FILE", "Start from the out and lse of a .safetensors file"},
@@ -124,6 +143,12 @@ void add_attention_options(CLI::App& verb, AttentionOptions& options) {
   add_state_options(verb, options);
   add_memory_options(verb, options);
   add_execution_options(verb, options);
+}
+
+void add_splits_option(CLI::App& verb, AttentionOptions& options) {
+  add_parsed(verb,
+             {kRunGroup, "--splits", "N", "Cut the keys into N ranges, a call each; merge states"},
+             [&options](const std::string& text) { options.splits = parse_splits(text); });
 }
 
 void add_shape_options(CLI::App& verb, Source& source) {

@@ -30,15 +30,18 @@ struct AttentionOptions {
   std::optional<float> scale, softcap;
   std::string bias, mask, alibi, sink;  // a file, "random" or "random:SHAPE"; empty: none
   // Numbers separated by commas, or a file; empty: none.
-  std::string kv_lengths, kv_starts, cu_seqlens_q, cu_seqlens_k;
+  std::string kv_lengths, kv_starts, cache_batch_idx;
+  std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
   std::string pages;           // the file of a table; empty: none
   std::int64_t page_size = 0;  // a random table of pages of so many keys; 0: none
   std::optional<float> dropout;
   std::uint64_t dropout_seed = 0;
+  std::uint32_t dropout_offset = 0;
   std::string state_in;              // a .safetensors file of out and lse; empty: none
   std::optional<core::DType> dtype;  // none: that of the files, float32 for generated data
   int threads = 0;                   // 0: TESSERA_THREADS, else the processors there are
   std::uint32_t backend = TESSERA_BACKEND_AUTO;
+  std::int64_t splits = 0;  // ranges that the keys are cut into; 0: the call is made whole
 
   // What --causal and --window amount to. Refuses a window that looks ahead of a causal band.
   Window band() const;
@@ -54,6 +57,9 @@ void add_text_option(CLI::App& verb, const HelpRow& row, std::string& to);
 
 // Declares all of them, in groups of the help text.
 void add_attention_options(CLI::App& verb, AttentionOptions& options);
+
+// --splits, for the verbs that can.
+void add_splits_option(CLI::App& verb, AttentionOptions& options);
 
 // The sizes of one call.
 struct Shape {

@@ -134,11 +134,25 @@ std::uint64_t parse_unsigned(std::string_view option, const std::string& text) {
 
 std::uint64_t parse_seed(const std::string& text) { return parse_unsigned("--seed", text); }
 
+std::uint32_t parse_dropout_offset(const std::string& text) {
+  std::uint32_t offset = 0;
+  if (!read_number(std::string_view(text), offset))
+    refuse(fmt::format("--dropout-offset is '{}'; give an integer >= 0 of at most 32 bits", text));
+  return offset;
+}
+
 std::int64_t parse_page_size(const std::string& text) {
   const std::int64_t keys = parse_integer("--page-size", text);
   if (keys < 1)
     refuse(fmt::format("--page-size is {}; give the keys of a page, a number >= 1", text));
   return keys;
+}
+
+std::int64_t parse_splits(const std::string& text) {
+  const std::int64_t n = parse_integer("--splits", text);
+  if (n < 1 || n > 10000)
+    refuse(fmt::format("--splits is {}; give a number from 1 to 10000", text));
+  return n;
 }
 
 Shape parse_shape(const std::string& text) {

@@ -22,6 +22,8 @@ std::uint32_t parse_backend(const std::string& text);
 int parse_threads(const std::string& text);  // >= 1
 std::uint64_t parse_unsigned(std::string_view option, const std::string& text);
 std::uint64_t parse_seed(const std::string& text);
+std::uint32_t parse_dropout_offset(const std::string& text);
+std::int64_t parse_splits(const std::string& text);     // 1 to 10000
 std::int64_t parse_page_size(const std::string& text);  // >= 1
 Shape parse_shape(const std::string& text);             // B,Lq,Lk,H,Hk,D,Dv
 

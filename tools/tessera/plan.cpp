@@ -6,6 +6,7 @@
 
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/show.hpp"
+#include "tools/tessera/splits.hpp"
 #include "tools/tessera/verb.hpp"
 
 namespace tessera::tool {
@@ -20,9 +21,7 @@ struct Plan {
     const Context context = make_context(options.threads);
     const Inputs inputs = load_inputs(source, options, Fill::kOutlines);
     const Results results = make_results(shape_of(inputs), inputs.q.tensor.dtype, Fill::kOutlines);
-    tessera_attention_desc desc = describe(inputs, options);
-    desc.out = to_c(results.out.tensor);
-    const std::string text = plan_json(context, desc);
+    const std::string text = plan_json(context, inputs, options, results);
     fmt::print("{}", json ? text + "\n" : json_as_text(text));
   }
 };
@@ -34,6 +33,7 @@ void add_plan(CLI::App& root, int&) {
   const auto plan = std::make_shared<Plan>();
   add_source_options(verb, plan->source);
   add_attention_options(verb, plan->options);
+  add_splits_option(verb, plan->options);
   verb.add_flag("--json", plan->json, "One JSON object")->group("Output");
   verb.callback([plan] { plan->print(); });
 }

@@ -11,6 +11,7 @@
 #include "tools/tessera/failure.hpp"
 #include "tools/tessera/files.hpp"
 #include "tools/tessera/show.hpp"
+#include "tools/tessera/splits.hpp"
 #include "tools/tessera/verb.hpp"
 
 namespace tessera::tool {
@@ -50,10 +51,11 @@ std::vector<Destination> destinations(const Run& run, const Results& results) {
   return list;
 }
 
-// Milliseconds of the call alone.
-double timed(const Context& context, const tessera_attention_desc& desc, const Results& results) {
+// Milliseconds of the call alone, with its splits and their merge.
+double timed(const Context& context, const Inputs& inputs, const AttentionOptions& options,
+             const Results& results) {
   const auto begin = std::chrono::steady_clock::now();
-  attend(context, desc, results);
+  attend(context, inputs, options, results);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
       .count();
 }
@@ -64,14 +66,12 @@ Report compute(const Run& run) {
   const Inputs inputs = load_inputs(run.source, run.options);
   const Shape shape = shape_of(inputs);
   const core::DType dtype = inputs.q.tensor.dtype;
-  tessera_attention_desc desc = describe(inputs, run.options);
   Results results = make_results(shape, run.state_out.empty() ? dtype : core::DType::kFloat32);
   check_destinations(destinations(run, results));
   if (run.lse.empty() && run.state_out.empty()) results.lse = {};
   const Context context = make_context(run.options.threads);
-  desc.out = to_c(results.out.tensor);
-  const Choice choice = choice_of(plan_json(context, desc));
-  const double ms = timed(context, desc, results);
+  const Choice choice = choice_of(plan_json(context, inputs, run.options, results));
+  const double ms = timed(context, inputs, run.options, results);
   write_arrays(destinations(run, results));
   return {choice, shape, dtype, ms};
 }
@@ -80,6 +80,7 @@ void print_text(const Run& run, const Report& report) {
   print_line("backend", to_text(report.choice));
   print_line("shape",
              fmt::format("{}, {}", shape_in_words(report.shape), core::name_of(report.dtype)));
+  if (run.options.splits > 0) print_line("splits", std::to_string(run.options.splits));
   print_line("time", fmt::format("{:.3f} ms", report.ms));
   print_line("out", run.out.empty() ? "not written; name a file with --out" : run.out);
   if (!run.lse.empty()) print_line("lse", run.lse);
@@ -91,6 +92,7 @@ void print_json(const Run& run, const Report& report) {
       {"backend", report.choice.backend},     {"target", report.choice.target},
       {"threads", report.choice.threads},     {"shape", to_text(report.shape)},
       {"dtype", core::name_of(report.dtype)}, {"ms", report.ms}};
+  if (run.options.splits > 0) line["splits"] = run.options.splits;
   if (!run.out.empty()) line["out"] = run.out;
   if (!run.lse.empty()) line["lse"] = run.lse;
   if (!run.state_out.empty()) line["state_out"] = run.state_out;
@@ -105,6 +107,7 @@ void add_run(CLI::App& root, int&) {
   const auto run = std::make_shared<Run>();
   add_source_options(verb, run->source);
   add_attention_options(verb, run->options);
+  add_splits_option(verb, run->options);
   add_text_option(verb,
                   {"Output", "--out", "FILE", "Write out, [B, Lq, H, Dv], .npy or .safetensors"},
                   run->out);

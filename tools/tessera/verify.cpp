@@ -16,6 +16,7 @@
 #include "tools/tessera/files.hpp"
 #include "tools/tessera/gradients.hpp"
 #include "tools/tessera/show.hpp"
+#include "tools/tessera/splits.hpp"
 #include "tools/tessera/terminal.hpp"
 #include "tools/tessera/verb.hpp"
 #include "tools/tessera/verdict.hpp"
@@ -65,6 +66,8 @@ std::string command(const Verify& verify) {
 void check(const Verify& verify) {
   if (verify.backward && !verify.result.empty())
     refuse("--result holds the out of a call, of which there are no gradients; drop --backward");
+  if (verify.options.splits > 0 && !verify.result.empty())
+    refuse("--result holds what a call gave, and --splits cuts one that is made; drop one of them");
   if (verify.d_lse && !verify.backward)
     refuse("--d-lse goes with --backward; give both, or drop it");
 }
@@ -91,12 +94,6 @@ struct Outcome {
   const Results& results;
   const Definition& definition;
 };
-
-Results compute(const Context& context, const tessera_attention_desc& desc, const Results& wanted) {
-  Results results = wanted;
-  attend(context, desc, results);
-  return results;
-}
 
 core::PairSizes pair_sizes(const Shape& s) {
   return {s.batch, s.heads, s.kv_heads, s.queries, s.keys};
@@ -131,23 +128,30 @@ void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& c
   }
 }
 
+// Which batch rows of k one of q can meet.
+core::Rows rows_read(const Inputs& inputs) {
+  const bool any = inputs.block_table.present() || inputs.cache_batch_idx.present() ||
+                   inputs.cu_seqlens_q.present();
+  return any ? core::Rows::kAny : core::Rows::kPaired;
+}
+
 Report judge(const Verify& verify) {
   const Inputs inputs = load_inputs(verify.source, verify.options);
   const Shape shape = shape_of(inputs);
   const core::DType dtype = inputs.q.tensor.dtype;
   const Context context = make_context(verify.options.threads);
-  tessera_attention_desc desc = describe(inputs, verify.options);
-  const Results wanted = make_results(shape, dtype);
-  desc.out = to_c(wanted.out.tensor);
-  const Choice choice = choice_of(plan_json(context, desc));
+  Results results = make_results(shape, dtype);
+  const Choice choice = choice_of(plan_json(context, inputs, verify.options, results));
   const bool given = !verify.result.empty();
-  const Results results =
-      given ? read_results(verify.result, wanted) : compute(context, desc, wanted);
+  if (given)
+    results = read_results(verify.result, results);
+  else
+    attend(context, inputs, verify.options, results);
   const Definition definition = define(context, inputs, verify.options);
   const core::ScoreSize score{
       definition.score_max,
-      core::largest_product(inputs.q.tensor, inputs.k.tensor, double{desc.scale},
-                            inputs.block_table.present() ? core::Rows::kAny : core::Rows::kPaired)};
+      core::largest_product(inputs.q.tensor, inputs.k.tensor,
+                            double{describe(inputs, verify.options).scale}, rows_read(inputs))};
   const Measure measure{dtype, shape.keys, score};
   Report report;
   report.shape = shape;
@@ -170,6 +174,7 @@ void print_text(const Verify& verify, const Report& report) {
   if (!verify.result.empty()) print_line("result", verify.result);
   print_line("shape",
              fmt::format("{}, {}", shape_in_words(report.shape), core::name_of(report.dtype)));
+  if (verify.options.splits > 0) print_line("splits", std::to_string(verify.options.splits));
   print_line("max error", fmt::format("{:.2e}", report.out.max_error));
   print_line("relative error", beside_bound(report.out));
   if (report.lse) print_line("lse error", beside_bound(*report.lse));
@@ -204,6 +209,7 @@ void print_json(const Verify& verify, const Report& report) {
     line["target"] = report.choice->target;
     line["threads"] = report.choice->threads;
   }
+  if (verify.options.splits > 0) line["splits"] = verify.options.splits;
   if (report.backward_choice) line["backward_backend"] = report.backward_choice->backend;
   if (!verify.result.empty()) line["result"] = verify.result;
   line["shape"] = to_text(report.shape);
@@ -227,6 +233,7 @@ void add_verify(CLI::App& root, int& exit_code) {
   const auto verify = std::make_shared<Verify>();
   add_source_options(verb, verify->source);
   add_attention_options(verb, verify->options);
+  add_splits_option(verb, verify->options);
   verb.add_flag("--backward", verify->backward, "Check the gradients too, for a random d_out")
       ->group("Gradients");
   verb.add_flag("--d-lse", verify->d_lse, "With a random d_lse beside it")->group("Gradients");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/tessera/bench_report.hpp"
+#include "tools/tessera/failure.hpp"
 
 namespace tessera::test {
 namespace {
@@ -17,6 +18,15 @@ TEST(AcceptedTimes, NeedBothBurstsNearTheBest) {
   EXPECT_EQ(tool::accepted_times(samples, 100), (std::vector<double>{1, 4}));
   // Where no peak is known, bursts are 0 and all samples count.
   EXPECT_EQ(tool::accepted_times({{1, 0, 0}, {2, 0, 0}}, 0).size(), 2u);
+}
+
+TEST(SteadySamples, HaveTwoBurstsThatAgree) {
+  const std::vector<tool::Sample> samples{{1, 60, 60}, {2, 60, 35}, {3, 35, 60}, {4, 35, 34}};
+  const std::vector<tool::Sample> steady = tool::steady_samples(samples);
+  ASSERT_EQ(steady.size(), 2u);
+  EXPECT_EQ(steady[0].ms, 1);
+  EXPECT_EQ(steady[1].ms, 4);  // the slower rate is a rate too
+  EXPECT_EQ(tool::steady_samples({{1, 60, 35}, {2, 35, 60}}).size(), 2u);
 }
 
 TEST(Median, IsTheMiddleOne) {
@@ -36,8 +46,8 @@ tool::BenchCase small_case() {
 
 TEST(Measure, EveryBackendTheSameNumberOfTimes) {
   int last = 0, all = 0;
-  std::optional<tool::Peak> peak;
-  const auto measured = tool::measure(small_case(), peak, [&](int done, int total) {
+  tool::Meters meters;
+  const auto measured = tool::measure(small_case(), meters, [&](int done, int total) {
     EXPECT_EQ(done, last + 1);
     last = done;
     all = total;
@@ -57,6 +67,41 @@ TEST(Measure, EveryBackendTheSameNumberOfTimes) {
     EXPECT_DOUBLE_EQ(m.gflops(), m.flops / m.ms_min * 1e-6);
   }
   EXPECT_GT(measured[1].extra_bytes, 2u * 64 * 64 * 4);  // the matrices of both heads
+}
+
+TEST(Measure, DecodingAsAShareOfReading) {
+  tool::BenchCase bench = small_case();
+  bench.source.shape = tool::Shape{2, 1, 96, 4, 2, 8, 24};
+  bench.options.kv_lengths = "10,96";
+  bench.options.dtype = core::DType::kBfloat16;
+  bench.backends = {TESSERA_BACKEND_AUTO};
+  bench.pass = tool::Pass::kDecode;
+  bench.samples = 1;
+  tool::Meters meters;
+  const auto measured = tool::measure(bench, meters, [](int, int) {});
+  EXPECT_FALSE(meters.peak.has_value());
+  EXPECT_TRUE(meters.reads.has_value());
+  ASSERT_EQ(measured.size(), 1u);
+  const Measurement& m = measured[0];
+  EXPECT_EQ(m.bytes, 2. * (10 + 96) * 2 * (8 + 24));
+  EXPECT_EQ(m.flops, 2. * (10 + 96) * 4 * (8 + 24));
+  EXPECT_DOUBLE_EQ(m.gbs(), m.bytes / m.ms_min * 1e-6);
+  EXPECT_GT(m.read_gbs, 0);
+  EXPECT_DOUBLE_EQ(m.percent_of_read, 100 * m.gbs() / m.read_gbs);
+  EXPECT_TRUE(m.peak.empty());
+}
+
+TEST(Measure, DecodingIsOneQueryOfEachSequence) {
+  tool::BenchCase bench = small_case();
+  bench.source.shape = tool::Shape{1, 2, 8, 2, 1, 4, 4};
+  bench.pass = tool::Pass::kDecode;
+  tool::Meters meters;
+  try {
+    tool::measure(bench, meters, [](int, int) {});
+    FAIL() << "two queries are not decoding";
+  } catch (const tool::Failure& failure) {
+    EXPECT_NE(std::string(failure.what()).find("sequence 0 has 2"), std::string::npos);
+  }
 }
 
 TEST(BenchJson, HasTheFieldsThatAreDocumented) {
@@ -85,6 +130,23 @@ TEST(BenchJson, HasTheFieldsThatAreDocumented) {
   const auto bare = nlohmann::json::parse(to_json(line));
   for (const char* key : {"percent_of_peak", "peak", "peak_gflops", "resident_bytes"})
     EXPECT_TRUE(bare.at(key).is_null()) << key;
+}
+
+TEST(BenchJson, OfDecodingSaysWhatWasRead) {
+  Measurement m;
+  m.pass = tool::Pass::kDecode;
+  m.bytes = 1e9;
+  m.ms_min = 20;
+  m.percent_of_read = 80;
+  m.read_gbs = 60;
+  const auto json = nlohmann::json::parse(tool::to_json({m, "a case", "tessera bench", {}}));
+  EXPECT_EQ(json.at("bytes"), 1e9);
+  EXPECT_EQ(json.at("gbytes_per_s"), 50);
+  EXPECT_EQ(json.at("percent_of_read"), 80);
+  EXPECT_EQ(json.at("read_gbytes_per_s"), 60);
+  EXPECT_TRUE(json.at("peak").is_null());
+  m.pass = tool::Pass::kForward;
+  EXPECT_FALSE(nlohmann::json::parse(tool::to_json({m, "", "", {}})).contains("bytes"));
 }
 
 TEST(BenchJson, CommandRepeatsTheCase) {

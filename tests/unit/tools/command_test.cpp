@@ -38,14 +38,19 @@ TEST_F(CommandLine, SaysEveryOption) {
   o.sink = "s.npy";
   o.dropout = 0.25f;
   o.dropout_seed = 77;
+  o.dropout_offset = 4000000000;
   o.state_in = "state.safetensors";
   o.kv_lengths = "5,7";
   o.kv_starts = "1,2";
+  o.cache_batch_idx = "1,0";
   o.cu_seqlens_q = "0,1,2";
   o.cu_seqlens_k = "cu.npy";
+  o.seqused_q = "1,1";
+  o.seqused_k = "used.npy";
   o.page_size = 16;
   o.pages = "table.npy";
   o.dtype = core::DType::kBfloat16;
+  o.splits = 5;
   o.threads = 3;
   o.backend = TESSERA_BACKEND_CPU;
   Source source;
@@ -54,9 +59,10 @@ TEST_F(CommandLine, SaysEveryOption) {
   EXPECT_EQ(Command("verify").add(source).add(o).text(),
             "tessera verify --shape 1,2,3,4,2,5,6 --seed 9 --causal --window 7,-1 --align -2 "
             "--scale 0.1 --softcap 30 --bias 'my bias.npy' --mask m.npy --alibi random "
-            "--sink s.npy --dropout 0.25 --dropout-seed 77 --state-in state.safetensors "
-            "--kv-lengths 5,7 --kv-starts 1,2 --cu-seqlens-q 0,1,2 --cu-seqlens-k cu.npy "
-            "--page-size 16 --pages table.npy --dtype bf16 --threads 3 --backend cpu");
+            "--sink s.npy --dropout 0.25 --dropout-seed 77 --dropout-offset 4000000000 "
+            "--state-in state.safetensors --kv-lengths 5,7 --kv-starts 1,2 --cache-batch-idx 1,0 "
+            "--cu-seqlens-q 0,1,2 --cu-seqlens-k cu.npy --seqused-q 1,1 --seqused-k used.npy "
+            "--page-size 16 --pages table.npy --dtype bf16 --splits 5 --threads 3 --backend cpu");
 }
 
 TEST_F(CommandLine, LeavesOutWhatWasNotGiven) {

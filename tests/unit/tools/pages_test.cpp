@@ -1,4 +1,5 @@
-// What `--page-size` makes is what the laws compute: the command of a failure repeats it.
+// What `--page-size` and `--cache-batch-idx` make is what the laws compute: the command of a
+// failure repeats it.
 #include "tools/tessera/pages.hpp"
 
 #include <gtest/gtest.h>
@@ -50,6 +51,27 @@ TEST(Pages, AreThoseOfTheLaws) {
         EXPECT_EQ(got.block_table.tensor.load_int(b, n), std::int64_t(want.table.at(b, n)));
     EXPECT_EQ(tool::shape_of(got).keys, c.keys);
   }
+}
+
+TEST(CacheRows, AreThoseOfTheLaws) {
+  Case c = paged_case(0);
+  c.kv_lengths.clear();
+  c.cache_rows = {4, 0, 1};  // of five: the laws have two more rows than sequences
+  tool::Source source;
+  source.shape = tool::Shape{c.batch, c.queries, c.keys, c.heads, c.kv_heads, c.dim, c.value_dim};
+  source.seed = c.seed;
+  tool::AttentionOptions options;
+  options.cache_batch_idx = "4,0,1";
+  const Inputs want(c);
+  const tool::Inputs got = tool::load_inputs(source, options);
+  EXPECT_EQ(got.cache_batch_idx.tensor.dtype, core::DType::kInt32);
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    for (std::int64_t j = 0; j < c.keys; ++j) {
+      const std::int64_t row = got.cache_batch_idx.tensor.load_int(b);
+      EXPECT_EQ(row, std::int64_t(want.cache_rows.at(b)));
+      EXPECT_EQ(got.k.tensor.load(row, j, 1, 2), want.k.at(row, j, 1, 2));
+      EXPECT_EQ(got.v.tensor.load(row, j, 1, 2), want.v.at(row, j, 1, 2));
+    }
 }
 
 TEST(Pages, HoldTheDenseKeysAndZeros) {

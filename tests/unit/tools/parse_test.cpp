@@ -75,6 +75,12 @@ TEST(Parse, ThreadsAndSeed) {
     EXPECT_THAT(refusal([&] { parse_threads(bad); }), StartsWith("--threads is")) << bad;
   EXPECT_EQ(parse_seed("18446744073709551615"), UINT64_MAX);
   EXPECT_THAT(refusal([] { parse_seed("-1"); }), StartsWith("--seed is"));
+  EXPECT_EQ(parse_splits("10000"), 10000);
+  for (const char* bad : {"0", "-1", "10001"})
+    EXPECT_THAT(refusal([&] { parse_splits(bad); }), HasSubstr("from 1 to 10000")) << bad;
+  EXPECT_EQ(parse_dropout_offset("4294967295"), UINT32_MAX);
+  for (const char* bad : {"4294967296", "-1", "", "x"})
+    EXPECT_THAT(refusal([&] { parse_dropout_offset(bad); }), HasSubstr("32 bits")) << bad;
 }
 
 TEST(Parse, ShapeComesBackAsItsText) {

@@ -1,0 +1,53 @@
+// JSON that is text from the first. There is no tree of values to take down again: that of a
+// library allocates in its destructors, which ends the program where memory has run out.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace tessera::core {
+
+class Json {
+ public:
+  struct Member;
+
+  // An object: {{"name", value}, ...}, in that order.
+  Json(std::initializer_list<Member> members);
+  static Json array() { return Json(Text{"[]"}); }
+
+  Json(std::string_view string);  // UTF-8
+  Json(const std::string& string) : Json(std::string_view(string)) {}
+  Json(const char* string) : Json(std::string_view(string)) {}
+  template <std::integral Number> Json(Number number) {
+    if constexpr (std::same_as<Number, bool>)
+      text_ = number ? "true" : "false";
+    else
+      text_ = std::to_string(number);
+  }
+  Json(double number);  // with all its digits; null where it is not finite
+
+  // To an array, and to an object.
+  void push_back(const Json& value) { append("", value); }
+  void add(std::string_view name, const Json& value);
+
+  const std::string& text() const { return text_; }
+
+ private:
+  struct Text {
+    const char* text;
+  };
+  explicit Json(Text text) : text_(text.text) {}
+  // Before the closing bracket.
+  void append(std::string_view label, const Json& value);
+
+  std::string text_;
+};
+
+struct Json::Member {
+  std::string_view name;
+  Json value;
+};
+
+}  // namespace tessera::core
