@@ -1,14 +1,14 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
+#include "core/json.hpp"
 #include "plan/plan.hpp"
 
 namespace tessera::plan {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using core::Json;
 
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "reference", "standard"};
 constexpr std::string_view kPackingNames[] = {"none", "head", "block"};
@@ -66,9 +66,9 @@ Json problem_json(const core::Problem& p) {
             {"right", bound(p.right)},
             {"alignment", alignment},
             {"options", options(p)}};
-  if (p.alignment == core::Alignment::kOffset) json["offset"] = p.offset;
-  if (p.dropout.p != 0) json["dropout_p"] = p.dropout.p;
-  if (p.batch_invariant) json["batch_invariant"] = true;
+  if (p.alignment == core::Alignment::kOffset) json.add("offset", p.offset);
+  if (p.dropout.p != 0) json.add("dropout_p", p.dropout.p);
+  if (p.batch_invariant) json.add("batch_invariant", true);
   return json;
 }
 
@@ -99,19 +99,19 @@ Json plan_json(const Plan& plan, const core::Problem& problem) {
 
 }  // namespace
 
-std::string to_json(const core::Problem& problem) { return problem_json(problem).dump(); }
+std::string to_json(const core::Problem& problem) { return problem_json(problem).text(); }
 
 std::string to_json(const Plan& plan, const core::Problem& problem) {
-  return plan_json(plan, problem).dump();
+  return plan_json(plan, problem).text();
 }
 
 std::string to_json(const Plan& plan, const core::Problem& problem, const core::Gradients& g) {
   const Named all[] = {
       {"dq", g.dq}, {"dk", g.dk}, {"dv", g.dv}, {"d_bias", g.d_bias}, {"d_sink", g.d_sink}};
   Json json = plan_json(plan, problem);
-  json["gradients"] = present_among(all);
-  json["accumulate"] = g.accumulate;
-  return json.dump();
+  json.add("gradients", present_among(all));
+  json.add("accumulate", g.accumulate);
+  return json.text();
 }
 
 }  // namespace tessera::plan

@@ -304,6 +304,24 @@ TEST_P(NoMemoryLaw, of_the_description_of_a_context) {
   EXPECT_GT(fail_each(text_or_nothing(tessera_context_describe)), 20);
 }
 
+TEST_P(NoMemoryLaw, of_the_description_of_a_call) {
+  Forward call(Inputs(with_bias_and_sink(kSmall)), on());
+  call.desc.align = TESSERA_ALIGN_OFFSET;
+  EXPECT_GT(fail_each(text_or_nothing([&](auto* context, auto... rest) {
+              return tessera_plan_describe(context, &call.desc, rest...);
+            })),
+            20);
+}
+
+TEST_P(NoMemoryLaw, of_the_description_of_gradients) {
+  if (!differentiates(on())) return;
+  Backward pass(Inputs(with_bias_and_sink(kSmall)), on());
+  EXPECT_GT(fail_each(text_or_nothing([&](auto* context, auto... rest) {
+              return tessera_backward_plan_describe(context, &pass.desc, rest...);
+            })),
+            20);
+}
+
 // ---- States and caches ----
 
 TEST_P(NoMemoryLaw, of_a_merge_in_place) {
