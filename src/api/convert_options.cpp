@@ -81,7 +81,7 @@ void convert_options(const Desc& desc, Call& call) {
   check_diagnostics("score_max", desc.score_max, desc.backend);
   convert_band(desc, call.problem);
   call.problem.batch_invariant = (desc.flags & TESSERA_BATCH_INVARIANT) != 0;
-  call.problem.scale = desc.scale;
+  call.problem.scale = double{desc.scale};
   call.problem.softcap = desc.softcap;
   call.problem.dropout = {desc.dropout_p, desc.dropout_seed, desc.dropout_offset};
   call.backend = plan::Backend(desc.backend);

@@ -211,7 +211,9 @@ void convert_shapes(const Desc& desc, Problem& p) {
   p.dim = sizes[Letter::kD];
   p.value_dim = sizes[Letter::kDv];
   check_amount(p);
-  if (std::isnan(p.scale)) p.scale = float(1 / std::sqrt(double(p.dim)));
+  if (!std::isnan(p.scale)) return;
+  p.scale = 1 / std::sqrt(double(p.dim));
+  if (p.q.dtype != core::DType::kFloat64) p.scale = float(p.scale);
 }
 
 }  // namespace tessera::api

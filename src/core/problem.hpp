@@ -58,7 +58,8 @@ struct Problem {
   std::int64_t dim = 0, value_dim = 0;
 
   Tensor q, k, v, out, lse;
-  float scale = 1, softcap = 0;
+  double scale = 1;  // that of a float, but for a default with float64
+  float softcap = 0;
   std::int64_t left = Band::kUnbounded, right = Band::kUnbounded;
   Alignment alignment = Alignment::kTopLeft;
   std::int64_t offset = 0;

@@ -93,8 +93,8 @@ HWY_INLINE void finish_queries(const BackwardCall& c, const Head& head, const Ma
   const Sequence& s = head.sequence;
   if (is_lost(c.p, head) || !all_finite(sums, s.queries)) return define_queries(c, head);
   for (std::int64_t i = 0; i < s.queries; ++i)
-    store_gradient(c.g.dq, c.g.dq.at(s.q_batch, s.q_begin + i, head.h), sums.row(i), c.p.scale,
-                   c.g.accumulate ? row : nullptr);
+    store_gradient(c.g.dq, c.g.dq.at(s.q_batch, s.q_begin + i, head.h), sums.row(i),
+                   float(c.p.scale), c.g.accumulate ? row : nullptr);
 }
 
 // dK and dV of some keys of all heads that share them.
@@ -114,7 +114,7 @@ HWY_INLINE void finish_keys(const BackwardCall& c, BackwardScratch& w, const Hea
                    c.g.accumulate ? w.row : nullptr);
   };
   for (std::int64_t j = 0; j < keys.size(); ++j) {
-    store_row(c.g.dk, w.dk, j, c.p.scale);
+    store_row(c.g.dk, w.dk, j, float(c.p.scale));
     store_row(c.g.dv, w.dv, j, float(c.p.dropout.factor()));
   }
 }

@@ -19,7 +19,7 @@ namespace tessera::cpu::HWY_NAMESPACE {
 // The longest sum of a score. A scale above the default magnifies its error, beyond what the scores
 // say where their terms cancel: shorter sums halve it (docs/numerics.md).
 HWY_INLINE std::int64_t longest_chain(const Problem& p) {
-  return p.scale * p.scale * float(p.dim) > 2 ? 32 : kLongestChain;
+  return p.scale * p.scale * double(p.dim) > 2 ? 32 : kLongestChain;
 }
 
 template <int kHalves>

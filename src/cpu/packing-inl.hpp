@@ -142,7 +142,7 @@ struct Float32 {
   // In units of log2.
   static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
     load(to, p.q, at, p.dim);
-    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= p.scale * kLog2E;
+    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= float(p.scale) * kLog2E;
   }
 
   // Brings O into the order of rows.

@@ -60,7 +60,7 @@ Json problem_json(const core::Problem& p) {
             {"kv_heads", p.kv_heads},
             {"dim", p.dim},
             {"value_dim", p.value_dim},
-            {"scale", p.scale},
+            {"scale", float(p.scale)},
             {"softcap", p.softcap},
             {"left", bound(p.left)},
             {"right", bound(p.right)},

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "unit/api/subject.hpp"
 
@@ -39,6 +41,18 @@ TEST(Convert, ScaleDefaultsToTheRootOfTheDim) {
     s.desc.scale = scale;
     EXPECT_EQ(problem_of(s).scale, scale);
   }
+}
+
+TEST(Convert, ScaleDefaultsInDoublePrecisionForFloat64) {
+  Subject s;
+  std::vector<double> q(1000), k(1000), v(1000), out(1000);
+  s.desc.lse = tessera_tensor_default();
+  const std::pair<tessera_tensor*, double*> tensors[] = {{&s.desc.q, q.data()},
+                                                         {&s.desc.k, k.data()},
+                                                         {&s.desc.v, v.data()},
+                                                         {&s.desc.out, out.data()}};
+  for (const auto& [tensor, data] : tensors) tensor->dtype = TESSERA_FLOAT64, tensor->data = data;
+  EXPECT_EQ(problem_of(s).scale, 1 / std::sqrt(8.));
 }
 
 TEST(Convert, BandsSaturate) {
