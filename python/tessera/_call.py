@@ -1,0 +1,296 @@
+"""One attention call as the bytes of a tessera_attention_desc."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tessera import _descriptors as d
+from tessera._tensors import Kind, Shape, adopt, check_kind, kinds, one_kind
+
+Window = tuple[int | None, int | None]
+_UNBOUNDED = (None, -1)
+_ALIGN = {None: d.UNSET, "top_left": d.TOP_LEFT, "bottom_right": d.BOTTOM_RIGHT}
+_PLAIN_BAND = (d.UNSET, d.UNBOUNDED, d.UNBOUNDED, 0)
+_CAUSAL_BAND = (d.UNSET, d.UNBOUNDED, 0, 0)
+
+
+class Call(NamedTuple):
+    """What a call needs: its bytes, and all that they point at."""
+
+    packed: bytes
+    kind: Kind
+    out: Any
+    lse: Any  # None: not wanted
+    memory: Any  # kept alive until the call returns
+
+
+# ---- Scalars -------------------------------------------------------------------------------------
+
+
+def _side(window: Any, side: Any) -> int:
+    if side in _UNBOUNDED:
+        return d.UNBOUNDED
+    if isinstance(side, bool) or not hasattr(side, "__index__") or not 0 <= side <= d.UNBOUNDED:
+        raise ValueError(
+            f"window is {window}; each side must be a count of keys, 0 or more, or None (or -1) "
+            "for all of them"
+        )
+    return int(side)
+
+
+def _sides(window: Any) -> tuple[int, int]:
+    """Keys before and after the diagonal."""
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise ValueError(
+            f"window is {window}; it must be (left, right), the keys visible before and after the "
+            "diagonal, both inclusive, None for all: a sliding window of w keys that counts the "
+            "token itself is (w - 1, 0)"
+        )
+    return _side(window, window[0]), _side(window, window[1])
+
+
+def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int, int]:
+    """align, left, right and offset of a descriptor."""
+    if window is None and align is None:
+        return _CAUSAL_BAND if causal else _PLAIN_BAND
+    left, right = (d.UNBOUNDED, d.UNBOUNDED) if window is None else _sides(window)
+    right = 0 if causal else right
+    if align is None or isinstance(align, str):
+        if align not in _ALIGN:
+            raise ValueError(
+                f"align is '{align}'; it must be 'top_left', 'bottom_right', the key on the "
+                "diagonal of query 0 (an integer), or a vector of them, one for each sequence"
+            )
+        return _ALIGN[align], left, right, 0
+    if hasattr(align, "__index__") and not hasattr(align, "shape"):
+        if not -d.UNBOUNDED <= align <= d.UNBOUNDED:
+            raise ValueError(f"align is {align}; an offset must fit into 64 bits")
+        return d.OFFSET, left, right, int(align)
+    return d.OFFSETS, left, right, 0
+
+
+def _number(name: str, value: Any) -> float:
+    """A float that float32 can hold or, beyond its range, an infinity; the library judges it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is of type {type(value).__name__}; it must be a number") from None
+    if math.isnan(number):
+        raise ValueError(f"{name} is NaN; it must be a finite number, or left out")
+    return number if abs(number) <= 3.4028234e38 else math.copysign(math.inf, number)
+
+
+def _word(name: str, value: Any, bits: int) -> int:
+    if not hasattr(value, "__index__") or not 0 <= value < 2**bits:
+        raise ValueError(f"{name} is {value}; it must be an integer from 0 to 2^{bits} - 1")
+    return int(value)
+
+
+def _backend(name: Any) -> int:
+    number = d.BACKENDS.get(name) if name is None or isinstance(name, str) else None
+    if number is None:
+        raise ValueError(
+            f"backend is {name!r}; it must be 'auto', 'cpu', 'reference' or 'standard', or None"
+        )
+    return number
+
+
+# ---- Tensors of options --------------------------------------------------------------------------
+
+OPTIONS = {
+    *("causal", "window", "align", "scale", "softcap", "backend", "batch_invariant"),
+    *("dropout_p", "dropout_offset", "seed", "state"),
+    *(name for name in d.OPTIONAL if name != "offsets"),
+}
+_LISTS = {"kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"}
+_LISTS.add("offsets")
+
+
+def optional(kind: Kind, name: str, x: Any, memory: list[Any], lead: int = 0) -> bytes:
+    """A packed tensor, or an absent one; what it points at goes into memory."""
+    if x is None:
+        return d.ABSENT
+    x = kind.integers(x) if name in _LISTS and isinstance(x, (list, tuple)) else adopt(x, name)
+    own = kinds[type(x)]
+    check_kind(kind, own, "q", name)
+    if name in ("mask", "bias"):
+        lead = max(0, 4 - len(x.shape))  # as NumPy broadcasts
+    memory.append(x)
+    return d.TENSOR.pack(*own.read(x, name, x.shape, lead))
+
+
+def _state(kind: Kind, state: Any, lead: int, memory: list[Any]) -> bytes:
+    if state is None:
+        return d.ABSENT + d.ABSENT
+    if not isinstance(state, (tuple, list)) or len(state) != 2:
+        raise ValueError("state must be (out, lse) in float32, as an earlier call returned them")
+    out = optional(kind, "state_out", state[0], memory, lead)
+    return out + optional(kind, "state_lse", state[1], memory, lead)
+
+
+def pack_rest(kind: Kind, extras: Extras, lead: int) -> tuple[bytes, list[Any]]:
+    """The end of a descriptor, and the memory that it points at."""
+    memory: list[Any] = []
+    get = extras.tensors.get
+    tensors = [optional(kind, name, get(name), memory) for name in d.OPTIONAL]
+    p, offset, seed = extras.dropout
+    words = (_number("dropout_p", p), _word("dropout_offset", offset, 32), _word("seed", seed, 64))
+    return d.rest(tensors, words, _state(kind, extras.state, lead, memory)), memory
+
+
+# ---- The call ------------------------------------------------------------------------------------
+
+
+class Scalars(NamedTuple):
+    """The options of a call that are numbers and names."""
+
+    band: tuple[int, int, int, int]
+    scale: Any = None
+    softcap: Any = 0.0
+    backend: str | None = None
+    flags: int = 0
+
+
+class Extras(NamedTuple):
+    """The options of a call that most calls leave out."""
+
+    tensors: dict[str, Any]
+    dropout: tuple[Any, Any, Any]  # p, offset, seed
+    state: Any
+
+
+def _check_ranks(shapes: Sequence[Shape], extras: Extras | None) -> None:
+    """Raises ValueError unless q, k and v have 4 dimensions, or 3 where they are packed."""
+    tensors = extras.tensors if extras else {}
+    for name, shape in zip("qkv", shapes):
+        side = "cu_seqlens_q" if name == "q" else "cu_seqlens_k"
+        if len(shape) == 4 or (len(shape) == 3 and tensors.get(side) is not None):
+            continue
+        raise ValueError(
+            f"{name} has shape {tuple(shape)}; it must be [batch, sequence, heads, dim], or "
+            f"[total, heads, dim] with {side}"
+        )
+
+
+def _same_kind(q: Any, k: Any, v: Any) -> bool:
+    kind = kinds.get(type(q))
+    return kind is not None and kinds.get(type(k)) is kind and kinds.get(type(v)) is kind
+
+
+def made(x: Any, name: str, lead: int) -> tuple[int, bytes]:
+    """An output that we made."""
+    if type(x) not in kinds:
+        adopt(x, name)
+    return kinds[type(x)].read(x, name, x.shape, lead)
+
+
+def given_output(kind: Kind, name: str, x: Any, lead: int) -> tuple[int, bytes]:
+    """An output that the caller gave."""
+    if adopt(x, name) is not x:
+        raise TypeError(
+            f"{name} is of type {type(x).__name__}; an output must be a NumPy array or a torch "
+            "tensor (numpy.from_dlpack makes an array of other memory)"
+        )
+    own = kinds[type(x)]
+    check_kind(kind, own, "q", name)
+    return own.write(x, name, x.shape, lead)
+
+
+def lse_shape(q_shape: Shape) -> Shape:
+    """[B, H, L], or [H, total] of packed queries."""
+    return (*q_shape[:-3], q_shape[-2], q_shape[-3])
+
+
+def statistics_dtype(kind: Kind, q: Any) -> int:
+    """The dtype of lse: float32, or float64 where q is."""
+    return d.FLOAT64 if kind.dtype(q, "q") == d.FLOAT64 else d.FLOAT32
+
+
+def _outputs(kind: Kind, q: Any, v: Any, out: Any, lse: Any, lead: int) -> tuple[Any, ...]:
+    """out and lse, made if need be, each with address and layout."""
+    if out is None:
+        out = kind.empty_like(q, (*q.shape[:-1], v.shape[-1]))
+        at_out = made(out, "out", lead)
+    else:
+        at_out = given_output(kind, "out", out, lead)
+    if lse is False:
+        return out, None, *at_out, 0, d.ABSENT_LAYOUT
+    lse = kind.empty(q, lse_shape(q.shape), statistics_dtype(kind, q))
+    return out, lse, *at_out, *made(lse, "lse", lead)
+
+
+def _answers(kind: Kind, out: Any, lse: Any, lead: int) -> tuple[Any, ...]:
+    """out and lse of an earlier call, which its gradients read."""
+    out, lse = adopt(out, "out"), adopt(lse, "lse")
+    for name, x in (("out", out), ("lse", lse)):
+        check_kind(kind, kinds[type(x)], "q", name)
+    at_out = kinds[type(out)].read(out, "out", out.shape, lead)
+    return out, lse, *at_out, *kinds[type(lse)].read(lse, "lse", lse.shape, lead)
+
+
+def pack(
+    q: Any, k: Any, v: Any, out: Any, lse: Any, scalars: Scalars, extras: Extras | None
+) -> Call:
+    """Packs a call. out: None makes one. lse: True makes one, False wants none; a tensor is, like
+    out, what an earlier call returned, and only read.
+    """
+    if not _same_kind(q, k, v):
+        q, k, v = one_kind({"q": q, "k": k, "v": v})
+    kind = kinds[type(q)]
+    q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
+    lead_q = lead_k = lead_v = 0
+    if not len(q_shape) == len(k_shape) == len(v_shape) == 4:
+        _check_ranks((q_shape, k_shape, v_shape), extras)
+        lead_q, lead_k, lead_v = 4 - len(q_shape), 4 - len(k_shape), 4 - len(v_shape)
+    q_data, q_layout = kind.read(q, "q", q_shape, lead_q)
+    k_data, k_layout = kinds[type(k)].read(k, "k", k_shape, lead_k)
+    v_data, v_layout = kinds[type(v)].read(v, "v", v_shape, lead_v)
+
+    band, scale, softcap, backend, flags = scalars
+    scale = math.nan if scale is None else _number("scale", scale)
+    softcap = _number("softcap", softcap) if softcap else 0.0
+    rest, memory = pack_rest(kind, extras, lead_q) if extras else (d.NO_REST, None)
+
+    if lse is True or lse is False:
+        answer = _outputs(kind, q, v, out, lse, lead_q)
+    else:
+        answer = _answers(kind, out, lse, lead_q)
+
+    # fmt: off
+    packed = d.CALL.pack(
+        d.CALL_SIZE, flags, _backend(backend) if backend else 0, band[0],
+        q_data, q_layout, k_data, k_layout, v_data, v_layout,
+        *answer[2:],
+        scale, softcap, band[1], band[2], band[3], rest,
+    )
+    # fmt: on
+    return Call(packed, kind, answer[0], answer[1], (q, k, v, memory))
+
+
+def pack_options(q: Any, k: Any, v: Any, out: Any, lse: Any, options: Mapping[str, Any]) -> Call:
+    """Packs a call from the keywords of tessera.attention.
+
+    Raises:
+      TypeError: a keyword is unknown.
+    """
+    unknown = set(options) - OPTIONS
+    if unknown:
+        raise TypeError(
+            f"unknown option {', '.join(sorted(unknown))}; the options are "
+            f"{', '.join(sorted(OPTIONS))}"
+        )
+    get = options.get
+    align = get("align")
+    scalars = Scalars(
+        band(bool(get("causal")), get("window"), align),
+        get("scale"),
+        get("softcap", 0.0),
+        get("backend"),
+        d.BATCH_INVARIANT if get("batch_invariant") else 0,
+    )
+    tensors = {name: get(name) for name in d.OPTIONAL}
+    tensors["offsets"] = align if scalars.band[0] == d.OFFSETS else None
+    dropout = (get("dropout_p", 0.0), get("dropout_offset", 0), get("seed", 0))
+    return pack(q, k, v, out, lse, scalars, Extras(tensors, dropout, get("state")))
