@@ -7,18 +7,15 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tessera import _call, _native
+from tessera import _call, _native, _repeat
 from tessera import _descriptors as d
-from tessera._call import Call, Extras, Scalars, band, given_output, made
-from tessera._tensors import Kind, kinds
+from tessera._call import Extras, Scalars, band, given_output, made
+from tessera._tensors import Kind, adopt, kinds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tessera._options import Options
-
-_PLAIN = Scalars(band(False, None, None))
-_CAUSAL = Scalars(band(True, None, None))
 
 
 def threads_of(kind: Kind, threads: int | None) -> int:
@@ -30,9 +27,9 @@ def threads_of(kind: Kind, threads: int | None) -> int:
     return int(threads)
 
 
-def _run(call: Call, threads: int | None) -> None:
-    context = _native.context(threads_of(call.kind, threads))
-    status = _native.attention(context, call.packed, _native.error.address)
+def _run(packed: bytes, kind: Kind, threads: int | None) -> None:
+    context = _native.context(kind.threads() if threads is None else threads_of(kind, threads))
+    status = _native.attention(context, packed, _native.error.address)
     if status:
         _native.refuse(status)
 
@@ -131,26 +128,32 @@ def attention(
 
     Source: Dao, "FlashAttention-2", 2023, for the forward pass without the matrix.
     """
-    if window is None and align is None:
-        scalars = _CAUSAL if causal else _PLAIN
-    else:
-        scalars = Scalars(band(causal, window, align))
-    if scale is not None or softcap or backend or batch_invariant:
-        flags = d.BATCH_INVARIANT if batch_invariant else 0
-        scalars = Scalars(scalars.band, scale, softcap, backend, flags)
+    call: tuple[Any, ...] | None = None
+    key = None
     # fmt: off
-    extras = None
-    tensors = (
-        align if scalars.band[0] == d.OFFSETS else None, mask, bias, alibi, sink, kv_lengths,
-        kv_starts, cache_batch_idx, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table,
-    )
+    if (
+        mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q
+        is cu_seqlens_k is seqused_q is seqused_k is block_table is window is state is out is None
+        and not dropout_p and not seed and not dropout_offset
+    ):
+        options = (causal, align, scale, softcap, backend, batch_invariant, return_lse)
+        key, call = _repeat.find(q, k, v, options)
     # fmt: on
-    if dropout_p or seed or dropout_offset or state is not None or tensors.count(None) < 13:
-        named = dict(zip(d.OPTIONAL, tensors))
-        extras = Extras(named, (dropout_p, dropout_offset, seed), state)
-    call = _call.pack(q, k, v, out, bool(return_lse), scalars, extras)
-    _run(call, threads)
-    return (call.out, call.lse) if return_lse else call.out
+    if call is None:
+        flags = d.BATCH_INVARIANT if batch_invariant else 0
+        scalars = Scalars(band(causal, window, align), scale, softcap, backend, flags)
+        # fmt: off
+        tensors = (
+            mask, bias, alibi, sink, kv_lengths, kv_starts, cache_batch_idx,
+            cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table,
+        )
+        # fmt: on
+        extras = Extras.of(align, tensors, (dropout_p, dropout_offset, seed), state)
+        call = _call.pack(q, k, v, out, bool(return_lse), scalars, extras)
+        if key is not None:
+            _repeat.keep(key, call, q)
+    _run(call[0], call[1], threads)
+    return (call[2], call[3]) if return_lse else call[2]
 
 
 # ---- Gradients -----------------------------------------------------------------------------------
@@ -180,7 +183,7 @@ def _new_gradients(wanted: Iterable[str], of: dict[str, Any], kind: Kind) -> Gra
 
 def _like(kind: Kind, q: Any, x: Any, name: str) -> Any:
     wide = name == "d_bias" and kind.dtype(q, "q") == d.FLOAT64
-    own = _call.adopt(x, name)
+    own = adopt(x, name)
     dtype = d.FLOAT64 if wide else kinds[type(own)].dtype(own, name)
     return kind.empty(q, tuple(own.shape), dtype)
 
@@ -213,7 +216,7 @@ def _pack_backward(
 ) -> _Backward:
     d_out, q, k, v, out, lse, d_lse = tensors
     call = _call.pack_options(q, k, v, out, lse, options)
-    kind, memory = call.kind, [call]
+    kind = call.kind
     bias, sink = options.get("bias"), options.get("sink")
     lead_q, lead_k = 4 - len(q.shape), 4 - len(k.shape)
     bias_lead = 0 if bias is None else 4 - len(bias.shape)
@@ -233,7 +236,7 @@ def _pack_backward(
         upstream,
         _pack_gradients(kind, gradients, into is not None, leads),
     )
-    return _Backward(packed, kind, gradients, (read, memory))
+    return _Backward(packed, kind, gradients, read)
 
 
 def attention_backward(

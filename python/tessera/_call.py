@@ -51,6 +51,11 @@ def _sides(window: Any) -> tuple[int, int]:
     return _side(window, window[0]), _side(window, window[1])
 
 
+def is_offsets(align: Any) -> bool:
+    """Whether align is a vector, one offset for each sequence."""
+    return align is not None and not isinstance(align, (str, int))
+
+
 def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int, int]:
     """align, left, right and offset of a descriptor."""
     if window is None and align is None:
@@ -64,7 +69,7 @@ def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int
                 "diagonal of query 0 (an integer), or a vector of them, one for each sequence"
             )
         return _ALIGN[align], left, right, 0
-    if hasattr(align, "__index__") and not hasattr(align, "shape"):
+    if not is_offsets(align):
         if not -d.UNBOUNDED <= align <= d.UNBOUNDED:
             raise ValueError(f"align is {align}; an offset must fit into 64 bits")
         return d.OFFSET, left, right, int(align)
@@ -159,6 +164,15 @@ class Extras(NamedTuple):
     tensors: dict[str, Any]
     dropout: tuple[Any, Any, Any]  # p, offset, seed
     state: Any
+
+    @staticmethod
+    def of(align: Any, tensors: Sequence[Any], dropout: Any, state: Any) -> Extras | None:
+        """The extras of a call, None if it has none. tensors: those of OPTIONAL behind offsets."""
+        offsets = align if is_offsets(align) else None
+        none = state is None and all(x is None for x in (offsets, *tensors))
+        if none and not any(dropout):
+            return None
+        return Extras(dict(zip(d.OPTIONAL, (offsets, *tensors))), dropout, state)
 
 
 def _check_ranks(shapes: Sequence[Shape], extras: Extras | None) -> None:
@@ -283,6 +297,8 @@ def pack_options(q: Any, k: Any, v: Any, out: Any, lse: Any, options: Mapping[st
         )
     get = options.get
     align = get("align")
+    dropout = (get("dropout_p", 0.0), get("dropout_offset", 0), get("seed", 0))
+    extras = Extras.of(align, [get(name) for name in d.OPTIONAL[1:]], dropout, get("state"))
     scalars = Scalars(
         band(bool(get("causal")), get("window"), align),
         get("scale"),
@@ -290,7 +306,4 @@ def pack_options(q: Any, k: Any, v: Any, out: Any, lse: Any, options: Mapping[st
         get("backend"),
         d.BATCH_INVARIANT if get("batch_invariant") else 0,
     )
-    tensors = {name: get(name) for name in d.OPTIONAL}
-    tensors["offsets"] = align if scalars.band[0] == d.OFFSETS else None
-    dropout = (get("dropout_p", 0.0), get("dropout_offset", 0), get("seed", 0))
-    return pack(q, k, v, out, lse, scalars, Extras(tensors, dropout, get("state")))
+    return pack(q, k, v, out, lse, scalars, extras)

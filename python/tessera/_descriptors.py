@@ -37,7 +37,7 @@ CALL = Struct("<IIII Q96s Q96s Q96s Q96s Q96s ffqqq 1640s")
 REST = Struct("<1352s fIQ 208s 64x")
 CALL_SIZE = CALL.size
 
-# size, flags, forward; d_out, d_lse; dq, dk, dv, d_bias, d_sink; workspace and its bytes, term_norms
+# size, flags, forward; d_out, d_lse; the five gradients; workspace, its bytes, term_norms
 BACKWARD = Struct("<IIQ 208s 520s 24x")
 STATE = Struct("<104s104s")
 MERGE = Struct("<IIQQ 104s104s")

@@ -86,6 +86,9 @@ class ViewKind(NumpyKind):
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         return x.address, pack_layout(name, shape, x.strides, x.dtype, lead, x.device)
 
+    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
+        return None
+
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         address, layout = self.read(x, name, shape, lead)
         return address, read_only(layout) if x.read_only else layout

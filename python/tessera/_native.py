@@ -57,7 +57,7 @@ _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
 
 def _function(name: str, *arguments: type) -> ctypes._NamedFuncPointer:
     """A function that takes descriptors as bytes and answers a tessera_status."""
-    function = getattr(library, name)
+    function: ctypes._NamedFuncPointer = getattr(library, name)
     function.argtypes = arguments
     function.restype = ctypes.c_int
     return function

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from tessera import _descriptors as d
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 NAMES = {
     d.INT32: "int32",
     d.INT64: "int64",
@@ -39,6 +40,13 @@ class Kind(Protocol):
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         """The same of an output that the caller gave."""
 
+    @property
+    def address(self) -> Callable[[Any], int]:
+        """Tells where element 0 of a tensor lies."""
+
+    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
+        """All that the bytes of a call depend on but addresses; None for tensors to be checked."""
+
     def dtype(self, x: Any, name: str) -> int:
         """The number of the dtype of x."""
 
@@ -48,26 +56,30 @@ class Kind(Protocol):
     def empty_like(self, q: Any, shape: Shape) -> Any:
         """New memory of the dtype and on the device of q."""
 
+    def twin(self, q: Any) -> Any:
+        """New dense memory of the shape and dtype and on the device of q."""
+
     def integers(self, values: Sequence[int]) -> Any:
         """A vector of int64."""
 
-    def threads(self) -> int:
-        """The threads of a call; 0: the library's default."""
+    @property
+    def threads(self) -> Callable[[], int]:
+        """Tells the threads of a call; 0: the library's default."""
 
 
 _FLAGS = 76  # of a packed layout: 8 sizes and strides, dtype, device type and id come before
 
 
-class Layouts(dict[Any, bytes]):
-    """Packed layouts that were seen before, by what they were packed from."""
+class Seen(dict[Any, T]):
+    """What was packed before, by what it was packed from."""
 
-    LIMIT = 4096  # entries of about 500 bytes; a decode loop makes a new shape each step
+    LIMIT = 4096  # entries; a decode loop makes a new shape each step
 
-    def put(self, key: Any, layout: bytes) -> bytes:
+    def put(self, key: Any, value: T) -> T:
         if len(self) >= self.LIMIT:
             self.clear()
-        self[key] = layout
-        return layout
+        self[key] = value
+        return value
 
 
 def pack_layout(
@@ -108,6 +120,25 @@ _word_at = ctypes.c_size_t.from_address
 _DATA_OF_ARRAY_STRUCT = 40  # PyArrayInterface: int, int, char, int, int, 2 pointers, data
 
 
+def _data(x: Any) -> int:
+    """Where element 0 of a NumPy array lies, by the array interface."""
+    return _word_at(_capsule_pointer(x.__array_struct__, None) + _DATA_OF_ARRAY_STRUCT).value
+
+
+def _header(numpy: Any) -> int:
+    """Bytes before `data` in a NumPy array as an object of CPython, 0 if it is not laid out so.
+
+    PyArrayObject_fields of NumPy's C interface is a PyObject, then data: read there, an address
+    costs a tenth of x.ctypes.data, and a quarter of __array_struct__.
+    """
+    bytes_before = object.__basicsize__
+    if sys.implementation.name != "cpython":
+        return 0
+    probes = [numpy.empty(4), numpy.empty((2, 3))[::-1, 1:]]
+    fits = all(_word_at(id(x) + bytes_before).value == _data(x) for x in probes)
+    return bytes_before if fits else 0
+
+
 def _elements(x: Any, name: str) -> list[int]:
     """The strides of a NumPy array in elements."""
     item = x.itemsize
@@ -127,8 +158,10 @@ class NumpyKind:
     torch = False
 
     def __init__(self) -> None:
-        self._layouts = Layouts()
+        self._layouts: Seen[bytes] = Seen()
         self._dtypes: dict[int, Any] = {}
+        self._header = _header(self._numpy())
+        self._empty = self._numpy().empty
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         key = (shape, x.strides, x.dtype, lead)
@@ -136,9 +169,18 @@ class NumpyKind:
         if layout is None:
             packed = pack_layout(name, shape, _elements(x, name), self.dtype(x, name), lead)
             layout = self._layouts.put(key, packed)
-        # Half the time of x.ctypes.data or __array_interface__.
-        data = _capsule_pointer(x.__array_struct__, None) + _DATA_OF_ARRAY_STRUCT
-        return _word_at(data).value, layout
+        return self.address(x), layout
+
+    def address(self, x: Any) -> int:
+        return _word_at(id(x) + self._header).value if self._header else _data(x)
+
+    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
+        # fmt: off
+        return (
+            q.shape, q.strides, q.dtype, k.shape, k.strides, k.dtype, v.shape, v.strides, v.dtype,
+            scalars,
+        )
+        # fmt: on
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         address, layout = self.read(x, name, shape, lead)
@@ -162,10 +204,13 @@ class NumpyKind:
         made = self._dtypes.get(dtype)
         if made is None:
             made = self._dtypes[dtype] = self._numpy_dtype(dtype)
-        return self._numpy().empty(shape, made)
+        return self._empty(shape, made)
 
     def empty_like(self, q: Any, shape: Shape) -> Any:
-        return self._numpy().empty(shape, q.dtype)
+        return self._empty(shape, q.dtype)
+
+    def twin(self, q: Any) -> Any:
+        return self._empty(q.shape, q.dtype)
 
     def integers(self, values: Sequence[int]) -> Any:
         return self._numpy().asarray(values, "int64")
@@ -202,9 +247,13 @@ class TorchKind:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._layouts = Layouts()
+        self._layouts: Seen[bytes] = Seen()
         self._numbers = {getattr(torch, name): number for name, number in NUMBERS.items()}
         self._dtypes = {number: dtype for dtype, number in self._numbers.items()}
+        self._empty_like, self._dense = torch.empty_like, torch.contiguous_format
+        # As they are, without a method of ours around them.
+        self.address = torch.Tensor.data_ptr
+        self.threads = torch.get_num_threads
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         if not x.is_cpu or x.requires_grad or x.is_neg():
@@ -215,12 +264,24 @@ class TorchKind:
             device = (d.CPU, 0) if x.is_cpu else (d.CUDA, x.device.index or 0)
             packed = pack_layout(name, shape, x.stride(), self.dtype(x, name), lead, device)
             layout = self._layouts.put(key, packed)
-        return x.data_ptr(), layout
+        return self.address(x), layout
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         read = self.read(x, name, shape, lead)
         self._torch.autograd.graph.increment_version(x)  # what autograd saved of x is stale
         return read
+
+    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
+        if q.requires_grad or k.requires_grad or v.requires_grad:
+            return None
+        if not (q.is_cpu and k.is_cpu and v.is_cpu) or q.is_neg() or k.is_neg() or v.is_neg():
+            return None
+        # fmt: off
+        return (
+            q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
+            v.dtype, scalars,
+        )
+        # fmt: on
 
     def _check(self, x: Any, name: str) -> None:
         """Refuses tensors whose memory is not what their elements are."""
@@ -254,11 +315,11 @@ class TorchKind:
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return q.new_empty(shape)
 
+    def twin(self, q: Any) -> Any:
+        return self._empty_like(q, memory_format=self._dense)
+
     def integers(self, values: Sequence[int]) -> Any:
         return self._torch.tensor(values, dtype=self._torch.int64)
-
-    def threads(self) -> int:
-        return int(self._torch.get_num_threads())
 
 
 # ---- Which kind? ---------------------------------------------------------------------------------
