@@ -8,7 +8,18 @@ Importing this module imports neither NumPy nor torch.
 from __future__ import annotations
 
 from tessera._attention import Gradients, attention, attention_backward, plan
+from tessera._cache import append, decode, merge, rotate
 from tessera._native import version as _version
 
 __version__ = _version()
-__all__ = ["Gradients", "__version__", "attention", "attention_backward", "plan"]
+__all__ = [
+    "Gradients",
+    "__version__",
+    "append",
+    "attention",
+    "attention_backward",
+    "decode",
+    "merge",
+    "plan",
+    "rotate",
+]

@@ -39,8 +39,7 @@ CALL_SIZE = CALL.size
 
 # size, flags, forward; d_out, d_lse; the five gradients; workspace, its bytes, term_norms
 BACKWARD = Struct("<IIQ 208s 520s 24x")
-STATE = Struct("<104s104s")
-MERGE = Struct("<IIQQ 104s104s")
+MERGE = Struct("<IIQQ 208s")
 ROTATE = Struct("<IIII 624s")
 APPEND = Struct("<IIII 936s")
 CONTEXT_CONFIG = Struct("<IIiI 48x")

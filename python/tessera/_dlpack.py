@@ -10,7 +10,8 @@ from struct import Struct
 from typing import Any
 
 from tessera import _descriptors as d
-from tessera._tensors import NAMES, NumpyKind, Shape, _capsule_pointer, pack_layout, read_only
+from tessera._numpy import NumpyKind, capsule_pointer
+from tessera._tensors import NAMES, Shape, pack_layout, read_only
 
 # data, device type and id, rank, dtype code, bits and lanes, shape, strides, byte_offset
 _DL_TENSOR = Struct("<Q ii iBBH QQ Q")
@@ -46,8 +47,8 @@ class View:
 def _dl_tensor(capsule: Any, who: str) -> tuple[int, bool]:
     """The address of the DLTensor in a capsule, and whether it may only be read."""
     if '"dltensor_versioned"' not in repr(capsule):
-        return _capsule_pointer(capsule, b"dltensor"), False
-    address = _capsule_pointer(capsule, b"dltensor_versioned")
+        return capsule_pointer(capsule, b"dltensor"), False
+    address = capsule_pointer(capsule, b"dltensor_versioned")
     major, minor, _, _, flags = _VERSIONED.unpack(ctypes.string_at(address, _VERSIONED.size))
     if major != _KNOWN_MAJOR:
         raise ValueError(

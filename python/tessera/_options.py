@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class Options(TypedDict, total=False):
-    """Keywords of tessera.attention that say what is computed."""
+class CacheOptions(TypedDict, total=False):
+    """Keywords of tessera.attention that say what is computed, but for kv_lengths."""
 
     causal: bool
     window: tuple[int | None, int | None] | None
@@ -17,7 +17,6 @@ class Options(TypedDict, total=False):
     mask: Any
     alibi: Any
     sink: Any
-    kv_lengths: Any
     kv_starts: Any
     cache_batch_idx: Any
     block_table: Any
@@ -31,3 +30,9 @@ class Options(TypedDict, total=False):
     state: tuple[Any, Any] | None
     batch_invariant: bool
     backend: str | None
+
+
+class Options(CacheOptions, total=False):
+    """Keywords of tessera.attention that say what is computed."""
+
+    kv_lengths: Any
