@@ -7,7 +7,8 @@ Importing this module imports neither NumPy nor torch.
 
 from __future__ import annotations
 
-from tessera._attention import Gradients, attention, attention_backward, plan
+from tessera._attention import attention, plan
+from tessera._backward import Gradients, attention_backward
 from tessera._cache import append, decode, merge, rotate
 from tessera._native import version as _version
 

@@ -1,37 +1,20 @@
-"""Attention and its gradients: tessera.attention, attention_backward, plan."""
+"""tessera.attention, and tessera.plan, which tells what it would run."""
 
 from __future__ import annotations
 
-import ctypes
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tessera import _call, _native, _repeat
 from tessera import _descriptors as d
-from tessera._call import Extras, Scalars, band, given_output, made
-from tessera._tensors import Kind, adopt, kinds
+from tessera._call import Extras, Scalars
+from tessera._run import context_of, run
+from tessera._scalars import Window, band
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tessera._options import Options
-
-
-def threads_of(kind: Kind, threads: int | None) -> int:
-    """Threads of a call: as asked for, else as torch has them, else (0) the library's default."""
-    if threads is None:
-        return kind.threads()
-    if not hasattr(threads, "__index__") or threads < 1:
-        raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
-    return int(threads)
-
-
-def _run(packed: bytes, kind: Kind, threads: int | None) -> None:
-    context = _native.context(kind.threads() if threads is None else threads_of(kind, threads))
-    status = _native.attention(context, packed, _native.error.address)
-    if status:
-        _native.refuse(status)
 
 
 def attention(
@@ -40,7 +23,7 @@ def attention(
     v: Any,
     *,
     causal: bool = False,
-    window: _call.Window | None = None,
+    window: Window | None = None,
     align: Any = None,
     scale: float | None = None,
     softcap: float = 0.0,
@@ -152,147 +135,8 @@ def attention(
         call = _call.pack(q, k, v, out, bool(return_lse), scalars, extras)
         if key is not None:
             _repeat.keep(key, call, q)
-    _run(call[0], call[1], threads)
+    run(_native.attention, call[0], call[1], threads)
     return (call[2], call[3]) if return_lse else call[2]
-
-
-# ---- Gradients -----------------------------------------------------------------------------------
-
-
-class Gradients(NamedTuple):
-    """The gradients of one call; those that were not wanted are None."""
-
-    dq: Any = None  # [B, Lq, H, D]
-    dk: Any = None  # [B, Lk, Hk, D]
-    dv: Any = None  # [B, Lk, Hk, Dv]
-    d_bias: Any = None  # of bias's shape
-    d_sink: Any = None  # [H]
-
-
-def _new_gradients(wanted: Iterable[str], of: dict[str, Any], kind: Kind) -> Gradients:
-    """Memory for the gradients wanted, each of the shape and dtype of its tensor."""
-    names = set(wanted)
-    for name in sorted(names):
-        if name not in Gradients._fields:
-            raise ValueError(f"wanted has '{name}'; it may have {', '.join(Gradients._fields)}")
-        if of[name] is None:
-            raise ValueError(f"{name} is wanted, but the call has no {name[2:]}")
-    parts = {name: _like(kind, of["dq"], of[name], name) for name in names}
-    return Gradients(**parts)
-
-
-def _like(kind: Kind, q: Any, x: Any, name: str) -> Any:
-    wide = name == "d_bias" and kind.dtype(q, "q") == d.FLOAT64
-    own = adopt(x, name)
-    dtype = d.FLOAT64 if wide else kinds[type(own)].dtype(own, name)
-    return kind.empty(q, tuple(own.shape), dtype)
-
-
-def _pack_gradients(kind: Kind, gradients: Gradients, given: bool, leads: dict[str, int]) -> bytes:
-    packed = []
-    for name, x in gradients._asdict().items():
-        if x is None:
-            packed.append(d.ABSENT)
-            continue
-        lead = leads.get(name, 0)
-        at = given_output(kind, name, x, lead) if given else made(x, name, lead)
-        packed.append(d.TENSOR.pack(*at))
-    return b"".join(packed)
-
-
-class _Backward(NamedTuple):
-    packed: bytes
-    kind: Kind
-    gradients: Gradients
-    memory: Any
-
-
-def _pack_backward(
-    tensors: tuple[Any, ...],  # d_out, q, k, v, out, lse, d_lse
-    wanted: Iterable[str],
-    into: Gradients | None,
-    accumulate: bool,
-    options: Any,
-) -> _Backward:
-    d_out, q, k, v, out, lse, d_lse = tensors
-    call = _call.pack_options(q, k, v, out, lse, options)
-    kind = call.kind
-    bias, sink = options.get("bias"), options.get("sink")
-    lead_q, lead_k = 4 - len(q.shape), 4 - len(k.shape)
-    bias_lead = 0 if bias is None else 4 - len(bias.shape)
-    leads = {"dq": lead_q, "dk": lead_k, "dv": 4 - len(v.shape), "d_bias": bias_lead}
-    if accumulate and into is None:
-        raise ValueError("accumulate is set without into; pass the gradients to add to")
-    of = {"dq": q, "dk": k, "dv": v, "d_bias": bias, "d_sink": sink}
-    gradients = _new_gradients(wanted, of, kind) if into is None else Gradients(*into)
-    forward = ctypes.create_string_buffer(call.packed, d.CALL_SIZE)
-    read: list[Any] = [call, forward]
-    upstream = _call.optional(kind, "d_out", d_out, read, lead_q)
-    upstream += _call.optional(kind, "d_lse", d_lse, read, lead_q)
-    packed = d.BACKWARD.pack(
-        d.BACKWARD.size,
-        d.ACCUMULATE if accumulate else 0,
-        ctypes.addressof(forward),
-        upstream,
-        _pack_gradients(kind, gradients, into is not None, leads),
-    )
-    return _Backward(packed, kind, gradients, read)
-
-
-def attention_backward(
-    d_out: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    lse: Any,
-    *,
-    d_lse: Any = None,
-    wanted: Iterable[str] = ("dq", "dk", "dv"),
-    into: Gradients | None = None,
-    accumulate: bool = False,
-    threads: int | None = None,
-    **options: Unpack[Options],
-) -> Gradients:
-    """The gradients of one call of tessera.attention.
-
-    With P, out and lse as there, Z_ij the weight that dropout gives a pair, t_ij the slope of the
-    soft cap (1 without them), and D_i = <d_out_i, out_i> - d_lse_i:
-      dP_ij = Z_ij <d_out_i, v_j>;         dS_ij = P_ij (dP_ij - D_i);   d_bias_ij = dS_ij
-      dq_i = scale sum_j dS_ij t_ij k_j;   dk_j = scale sum_i dS_ij t_ij q_i
-      dv_j = sum_i P_ij Z_ij d_out_i;      d_sink = - sum_i exp(sink - lse_i) D_i
-    Key heads sum over the query heads that share them, d_bias over what the bias is broadcast to.
-
-    Args:
-      d_out: the gradient of out, of its shape, float32 or of q's dtype, any strides.
-      q, k, v, options: those of the call.
-      out, lse: what the call returned, with return_lse.
-      d_lse: the gradient of lse, of its shape and dtype; None: 0.
-      wanted: names of the gradients to compute: "dq", "dk", "dv", "d_bias", "d_sink".
-      into: memory for them, of their shapes, in float32 or the dtypes of their tensors; wanted is
-        then what is not None there.
-      accumulate: add to what `into` holds.
-      threads: as for tessera.attention.
-
-    Returns:
-      Gradients(dq, dk, dv, d_bias, d_sink), each of the shape and dtype of its tensor; None where
-      not wanted.
-
-    Raises:
-      As tessera.attention; NotImplementedError for pages and for a call that starts from a state.
-
-    Source: Dao, "FlashAttention-2", 2023, for the backward pass without the matrix.
-    """
-    tensors = (d_out, q, k, v, out, lse, d_lse)
-    call = _pack_backward(tensors, wanted, into, accumulate, options)
-    context = _native.context(threads_of(call.kind, threads))
-    status = _native.attention_backward(context, call.packed, _native.error.address)
-    if status:
-        _native.refuse(status)
-    return call.gradients
-
-
-# ---- Plans ---------------------------------------------------------------------------------------
 
 
 def plan(
@@ -315,7 +159,7 @@ def plan(
       As tessera.attention.
     """
     call = _call.pack_options(q, k, v, out, bool(return_lse), options)
-    context = _native.context(threads_of(call.kind, threads))
+    context = context_of(call.kind, threads)
     described: dict[str, Any] = json.loads(
         _native.describe(_native.plan_describe, context, call.packed)
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tessera import _descriptors as d
 from tessera import _native
-from tessera._attention import attention, threads_of
+from tessera._attention import attention
 from tessera._call import given_output, lse_shape, made, optional
-from tessera._tensors import Kind, adopt, kinds
+from tessera._run import run
+from tessera._tensors import adopt, kinds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from tessera._options import CacheOptions
 
 _HALVES, _INTERLEAVED = 0, 1
-
-
-def _run(function: Any, packed: bytes, kind: Kind, threads: int | None) -> None:
-    context = _native.context(threads_of(kind, threads))
-    status = function(context, packed, _native.error.address)
-    if status:
-        _native.refuse(status)
 
 
 def _require_rank(name: str, x: Any, rank: int, form: str) -> None:
@@ -92,7 +86,7 @@ def merge(
         len(parts),
         d.TENSOR.pack(*at_out) + d.TENSOR.pack(*at_lse),
     )
-    _run(_native.merge, packed, kind, threads)
+    run(_native.merge, packed, kind, threads)
     return out, lse
 
 
@@ -146,7 +140,7 @@ def rotate(
         at_out = given_output(kind, "out", out, 0)
     layout = _INTERLEAVED if interleaved else _HALVES
     tensors = packed_x + d.TENSOR.pack(*at_out) + packed_tables
-    _run(_native.rotate, d.ROTATE.pack(d.ROTATE.size, 0, layout, 0, tensors), kind, threads)
+    run(_native.rotate, d.ROTATE.pack(d.ROTATE.size, 0, layout, 0, tensors), kind, threads)
     return out
 
 
@@ -206,7 +200,7 @@ def append(
     options = [optional(kind, name, x, memory) for name, x in rest.items()]
     layout = _INTERLEAVED if interleaved else _HALVES
     tensors = b"".join([*inputs, *caches, *options])
-    _run(_native.append, d.APPEND.pack(d.APPEND.size, 0, layout, 0, tensors), kind, threads)
+    run(_native.append, d.APPEND.pack(d.APPEND.size, 0, layout, 0, tensors), kind, threads)
 
 
 def decode(

@@ -7,13 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tessera import _descriptors as d
+from tessera._scalars import backend_number, band, is_offsets, number, word
 from tessera._tensors import Kind, Shape, adopt, check_kind, kinds, one_kind
-
-Window = tuple[int | None, int | None]
-_UNBOUNDED = (None, -1)
-_ALIGN = {None: d.UNSET, "top_left": d.TOP_LEFT, "bottom_right": d.BOTTOM_RIGHT}
-_PLAIN_BAND = (d.UNSET, d.UNBOUNDED, d.UNBOUNDED, 0)
-_CAUSAL_BAND = (d.UNSET, d.UNBOUNDED, 0, 0)
 
 
 class Call(NamedTuple):
@@ -24,82 +19,6 @@ class Call(NamedTuple):
     out: Any
     lse: Any  # None: not wanted
     memory: Any  # kept alive until the call returns
-
-
-# ---- Scalars -------------------------------------------------------------------------------------
-
-
-def _side(window: Any, side: Any) -> int:
-    if side in _UNBOUNDED:
-        return d.UNBOUNDED
-    if isinstance(side, bool) or not hasattr(side, "__index__") or not 0 <= side <= d.UNBOUNDED:
-        raise ValueError(
-            f"window is {window}; each side must be a count of keys, 0 or more, or None (or -1) "
-            "for all of them"
-        )
-    return int(side)
-
-
-def _sides(window: Any) -> tuple[int, int]:
-    """Keys before and after the diagonal."""
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise ValueError(
-            f"window is {window}; it must be (left, right), the keys visible before and after the "
-            "diagonal, both inclusive, None for all: a sliding window of w keys that counts the "
-            "token itself is (w - 1, 0)"
-        )
-    return _side(window, window[0]), _side(window, window[1])
-
-
-def is_offsets(align: Any) -> bool:
-    """Whether align is a vector, one offset for each sequence."""
-    return align is not None and not isinstance(align, (str, int))
-
-
-def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int, int]:
-    """align, left, right and offset of a descriptor."""
-    if window is None and align is None:
-        return _CAUSAL_BAND if causal else _PLAIN_BAND
-    left, right = (d.UNBOUNDED, d.UNBOUNDED) if window is None else _sides(window)
-    right = 0 if causal else right
-    if align is None or isinstance(align, str):
-        if align not in _ALIGN:
-            raise ValueError(
-                f"align is '{align}'; it must be 'top_left', 'bottom_right', the key on the "
-                "diagonal of query 0 (an integer), or a vector of them, one for each sequence"
-            )
-        return _ALIGN[align], left, right, 0
-    if not is_offsets(align):
-        if not -d.UNBOUNDED <= align <= d.UNBOUNDED:
-            raise ValueError(f"align is {align}; an offset must fit into 64 bits")
-        return d.OFFSET, left, right, int(align)
-    return d.OFFSETS, left, right, 0
-
-
-def _number(name: str, value: Any) -> float:
-    """A float that float32 can hold or, beyond its range, an infinity; the library judges it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is of type {type(value).__name__}; it must be a number") from None
-    if math.isnan(number):
-        raise ValueError(f"{name} is NaN; it must be a finite number, or left out")
-    return number if abs(number) <= 3.4028234e38 else math.copysign(math.inf, number)
-
-
-def _word(name: str, value: Any, bits: int) -> int:
-    if not hasattr(value, "__index__") or not 0 <= value < 2**bits:
-        raise ValueError(f"{name} is {value}; it must be an integer from 0 to 2^{bits} - 1")
-    return int(value)
-
-
-def _backend(name: Any) -> int:
-    number = d.BACKENDS.get(name) if name is None or isinstance(name, str) else None
-    if number is None:
-        raise ValueError(
-            f"backend is {name!r}; it must be 'auto', 'cpu', 'reference' or 'standard', or None"
-        )
-    return number
 
 
 # ---- Tensors of options --------------------------------------------------------------------------
@@ -141,7 +60,7 @@ def pack_rest(kind: Kind, extras: Extras, lead: int) -> tuple[bytes, list[Any]]:
     get = extras.tensors.get
     tensors = [optional(kind, name, get(name), memory) for name in d.OPTIONAL]
     p, offset, seed = extras.dropout
-    words = (_number("dropout_p", p), _word("dropout_offset", offset, 32), _word("seed", seed, 64))
+    words = (number("dropout_p", p), word("dropout_offset", offset, 32), word("seed", seed, 64))
     return d.rest(tensors, words, _state(kind, extras.state, lead, memory)), memory
 
 
@@ -263,8 +182,8 @@ def pack(
     v_data, v_layout = kinds[type(v)].read(v, "v", v_shape, lead_v)
 
     band, scale, softcap, backend, flags = scalars
-    scale = math.nan if scale is None else _number("scale", scale)
-    softcap = _number("softcap", softcap) if softcap else 0.0
+    scale = math.nan if scale is None else number("scale", scale)
+    softcap = number("softcap", softcap) if softcap else 0.0
     rest, memory = pack_rest(kind, extras, lead_q) if extras else (d.NO_REST, None)
 
     if lse is True or lse is False:
@@ -274,7 +193,7 @@ def pack(
 
     # fmt: off
     packed = d.CALL.pack(
-        d.CALL_SIZE, flags, _backend(backend) if backend else 0, band[0],
+        d.CALL_SIZE, flags, backend_number(backend) if backend else 0, band[0],
         q_data, q_layout, k_data, k_layout, v_data, v_layout,
         *answer[2:],
         scale, softcap, band[1], band[2], band[3], rest,

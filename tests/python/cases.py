@@ -40,7 +40,11 @@ def strided(draw, x):
 def tensors(draw, dtypes=("float32", "float16", "bfloat16", "float64")):
     """q, k, v of any strides."""
     dtype = DTYPES[draw(st.sampled_from(dtypes))]
-    batch, kv_heads, group = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    batch, kv_heads, group = (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 3)),
+    )
     lq, lk = draw(st.integers(1, 9)), draw(st.integers(1, 40))
     dim, value_dim = draw(st.sampled_from([1, 4, 16, 17])), draw(st.sampled_from([1, 8, 24]))
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))

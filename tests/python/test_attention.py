@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from cases import TOLERANCE, calls, definition_of
-from definition import kept, reference
 from hypothesis import given
 
 import tessera
+from cases import TOLERANCE, calls, definition_of
+from definition import kept, reference
 
 
 def close(x, expected, tolerance):

@@ -6,12 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from cases import TOLERANCE, calls, definition_of
-from definition import attention as define
-from definition import wide
 from hypothesis import given
 
 import tessera
+from cases import TOLERANCE, calls, definition_of
+from definition import attention as define
+from definition import wide
 
 NAMES = {"dq": "q", "dk": "k", "dv": "v", "d_bias": "bias", "d_sink": "sink"}
 
@@ -29,8 +29,7 @@ def autograd(q, k, v, options, d_out, d_lse):
         return {n: np.zeros(x.shape) for n, x in leaves.items()}
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
-        n: np.zeros(x.shape) if g is None else g.numpy()
-        for (n, x), g in zip(leaves.items(), found)
+        n: np.zeros(x.shape) if g is None else g.numpy() for (n, x), g in zip(leaves.items(), found)
     }
 
 
