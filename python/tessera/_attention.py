@@ -116,11 +116,11 @@ def attention(
     # fmt: off
     if (
         mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q
-        is cu_seqlens_k is seqused_q is seqused_k is block_table is window is state is out is None
+        is cu_seqlens_k is seqused_q is seqused_k is block_table is window is state is None
         and not dropout_p and not seed and not dropout_offset
     ):
-        options = (causal, align, scale, softcap, backend, batch_invariant, return_lse)
-        key, call = _repeat.find(q, k, v, options)
+        options = (align, scale, softcap, causal, backend, batch_invariant, return_lse)
+        key, call = _repeat.find(q, k, v, out, options)
     # fmt: on
     if call is None:
         flags = d.BATCH_INVARIANT if batch_invariant else 0
@@ -134,7 +134,7 @@ def attention(
         extras = Extras.of(align, tensors, (dropout_p, dropout_offset, seed), state)
         call = _call.pack(q, k, v, out, bool(return_lse), scalars, extras)
         if key is not None:
-            _repeat.keep(key, call, q)
+            _repeat.keep(key, call, q, out is not None)
     run(_native.attention, call[0], call[1], threads)
     return (call[2], call[3]) if return_lse else call[2]
 

@@ -23,6 +23,7 @@ class Call(NamedTuple):
 
 # ---- Tensors of options --------------------------------------------------------------------------
 
+_PLACES = {name: i for i, name in enumerate(d.OPTIONAL)}
 OPTIONS = {
     *("causal", "window", "align", "scale", "softcap", "backend", "batch_invariant"),
     *("dropout_p", "dropout_offset", "seed", "state"),
@@ -57,8 +58,9 @@ def _state(kind: Kind, state: Any, lead: int, memory: list[Any]) -> bytes:
 def pack_rest(kind: Kind, extras: Extras, lead: int) -> tuple[bytes, list[Any]]:
     """The end of a descriptor, and the memory that it points at."""
     memory: list[Any] = []
-    get = extras.tensors.get
-    tensors = [optional(kind, name, get(name), memory) for name in d.OPTIONAL]
+    tensors = [d.ABSENT] * len(d.OPTIONAL)
+    for name, x in extras.tensors.items():
+        tensors[_PLACES[name]] = optional(kind, name, x, memory)
     p, offset, seed = extras.dropout
     words = (number("dropout_p", p), word("dropout_offset", offset, 32), word("seed", seed, 64))
     return d.rest(tensors, words, _state(kind, extras.state, lead, memory)), memory
@@ -88,10 +90,10 @@ class Extras(NamedTuple):
     def of(align: Any, tensors: Sequence[Any], dropout: Any, state: Any) -> Extras | None:
         """The extras of a call, None if it has none. tensors: those of OPTIONAL behind offsets."""
         offsets = align if is_offsets(align) else None
-        none = state is None and all(x is None for x in (offsets, *tensors))
-        if none and not any(dropout):
+        given = {n: x for n, x in zip(d.OPTIONAL, (offsets, *tensors)) if x is not None}
+        if not given and state is None and not any(dropout):
             return None
-        return Extras(dict(zip(d.OPTIONAL, (offsets, *tensors))), dropout, state)
+        return Extras(given, dropout, state)
 
 
 def _check_ranks(shapes: Sequence[Shape], extras: Extras | None) -> None:

@@ -101,7 +101,7 @@ def version() -> str:
 
 # ---- Contexts ------------------------------------------------------------------------------------
 
-_contexts: dict[int, int] = {}
+contexts: dict[int, int] = {}
 _contexts_lock = threading.Lock()
 
 
@@ -114,7 +114,7 @@ def context(threads: int) -> int:
     Raises:
       ValueError: threads is not from 1 to 1024, or 0.
     """
-    known = _contexts.get(threads)
+    known = contexts.get(threads)
     return known if known is not None else _make_context(threads)
 
 
@@ -122,15 +122,15 @@ def _make_context(threads: int) -> int:
     if not -(2**31) <= threads < 2**31:
         raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
     with _contexts_lock:
-        if threads not in _contexts:
+        if threads not in contexts:
             made = ctypes.c_void_p()
             status = _context_create(
                 d.context_config(threads), ctypes.addressof(made), error.address
             )
             if status:
                 refuse(status)
-            _contexts[threads] = made.value or 0
-        return _contexts[threads]
+            contexts[threads] = made.value or 0
+        return contexts[threads]
 
 
 # fork() may come while another thread holds the lock; the child has only the thread that forked.

@@ -106,8 +106,11 @@ class NumpyKind:
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return self._empty(shape, q.dtype)
 
-    def twin(self, q: Any) -> Any:
-        return self._empty(q.shape, q.dtype)
+    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
+        return shape, self.empty(q, (0,), dtype).dtype
+
+    def new(self, prototype: Any) -> Any:
+        return self._empty(*prototype)
 
     def integers(self, values: Sequence[int]) -> Any:
         return self._numpy().asarray(values, "int64")

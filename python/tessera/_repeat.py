@@ -10,8 +10,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, NamedTuple
 
-from tessera._call import Call, lse_shape, statistics_dtype
-from tessera._tensors import Seen, Shape, kinds
+from tessera._call import Call, given_output, statistics_dtype
+from tessera._tensors import Seen, kinds
 
 # The bytes between the addresses of q, k, v and out, and behind that of lse.
 _WITHOUT_LSE = Struct("<16s Q96s Q96s Q96s Q1872s")
@@ -27,9 +27,8 @@ class Repeat(NamedTuple):
     v: bytes
     out: bytes
     end: bytes
-    out_shape: Shape  # (): that of q
-    lse_shape: Shape
-    lse_dtype: int
+    new_out: Any  # what the kind makes out and lse from; None: given, or not wanted
+    new_lse: Any
 
 
 # Scalars of other types, such as arrays without dimensions, may have no hash or change.
@@ -37,51 +36,43 @@ _PLAIN_TYPES = {type(None), bool, int, float, str}
 _known: Seen[Repeat] = Seen()
 
 
-def find(q: Any, k: Any, v: Any, scalars: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The key of a call, None if it is not kept, and its bytes, kind, out, lse and memory, None if
-    it is not known. scalars: causal, align, scale, softcap, backend, batch_invariant, return_lse.
+def find(q: Any, k: Any, v: Any, out: Any, scalars: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The key of a call, None if it is not kept, and its bytes, kind, out and lse, None if it is
+    not known. scalars: align, scale, softcap, causal, backend, batch_invariant, return_lse.
     """
     kind = kinds.get(type(q))
     if kind is None or not type(q) is type(k) is type(v):
         return None, None
-    if not _PLAIN_TYPES.issuperset(map(type, scalars)):
-        return None, None
+    for x in scalars:
+        if type(x) not in _PLAIN_TYPES:
+            return None, None
+    given = None
+    if out is not None:
+        given = given_output(kind, "out", out, 0)
+        scalars = (*scalars, given[1])
     key = kind.key(q, k, v, scalars)
     known = None if key is None else _known.get(key)
     if known is None:
         return key, None
-    head, q_end, k_end, v_end, out_end, end, out_shape, lse_of, lse_dtype = known
+    head, q_end, k_end, v_end, out_end, end, new_out, new_lse = known
     address = kind.address
-    out = kind.empty_like(q, out_shape) if out_shape else kind.twin(q)
-    lse = None
+    if given is None:
+        out = kind.new(new_out)
     at = (head, address(q), q_end, address(k), k_end, address(v), v_end, address(out))
-    if lse_dtype:
-        lse = kind.empty(q, lse_of, lse_dtype)
-        packed = _WITH_LSE.pack(*at, out_end, address(lse), end)
-    else:
-        packed = _WITHOUT_LSE.pack(*at, end)
-    return key, (packed, kind, out, lse, None)
+    if new_lse is None:
+        return key, (_WITHOUT_LSE.pack(*at, end), kind, out, None)
+    lse = kind.new(new_lse)
+    return key, (_WITH_LSE.pack(*at, out_end, address(lse), end), kind, out, lse)
 
 
-def keep(key: Any, call: Call, q: Any) -> None:
-    """Keeps the bytes of a call for the next one like it."""
-    out_shape = tuple(call.out.shape)
-    out_shape = () if out_shape == tuple(q.shape) else out_shape
-    if call.lse is None:
+def keep(key: Any, call: Call, q: Any, given: bool) -> None:
+    """Keeps the bytes of a call for the next one like it. given: its out came from the caller."""
+    kind, out, lse = call.kind, call.out, call.lse
+    new_out = None if given else kind.prototype(q, tuple(out.shape), kind.dtype(q, "q"))
+    if lse is None:
         head, _, q_end, _, k_end, _, v_end, _, end = _WITHOUT_LSE.unpack(call.packed)
-        pieces: tuple[Any, ...] = (
-            head,
-            q_end,
-            k_end,
-            v_end,
-            b"",
-            end,
-            tuple(call.out.shape),
-            (),
-            0,
-        )
-    else:
-        head, _, q_end, _, k_end, _, v_end, _, out_end, _, end = _WITH_LSE.unpack(call.packed)
-        of_lse = (lse_shape(q.shape), statistics_dtype(call.kind, q))
-        pieces = (head, q_end, k_end, v_end, out_end, end, out_shape, *of_lse)
-    _known.put(key, Repeat(*pieces))
+        _known.put(key, Repeat(head, q_end, k_end, v_end, b"", end, new_out, None))
+        return
+    head, _, q_end, _, k_end, _, v_end, _, out_end, _, end = _WITH_LSE.unpack(call.packed)
+    new_lse = kind.prototype(q, tuple(lse.shape), statistics_dtype(kind, q))
+    _known.put(key, Repeat(head, q_end, k_end, v_end, out_end, end, new_out, new_lse))

@@ -18,7 +18,8 @@ def context_of(kind: Kind, threads: int | None) -> int:
     """The context of a call: of the threads asked for, else as torch has them for its tensors, else
     the library's default.
     """
-    return _native.context(kind.threads() if threads is None else _checked(threads))
+    count = kind.threads() if threads is None else _checked(threads)
+    return _native.contexts.get(count) or _native.context(count)
 
 
 def run(function: Any, packed: bytes, kind: Kind, threads: int | None) -> None:

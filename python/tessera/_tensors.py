@@ -55,8 +55,12 @@ class Kind(Protocol):
     def empty_like(self, q: Any, shape: Shape) -> Any:
         """New memory of the dtype and on the device of q."""
 
-    def twin(self, q: Any) -> Any:
-        """New dense memory of the shape and dtype and on the device of q."""
+    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
+        """What new() makes dense memory from, on the device of q; holds no memory to speak of."""
+
+    @property
+    def new(self) -> Callable[[Any], Any]:
+        """Makes memory from a prototype."""
 
     def integers(self, values: Sequence[int]) -> Any:
         """A vector of int64."""

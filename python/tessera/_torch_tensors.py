@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tessera import _descriptors as d
@@ -20,10 +21,11 @@ class TorchKind:
         self._layouts: Seen[bytes] = Seen()
         self._numbers = {getattr(torch, name): number for name, number in NUMBERS.items()}
         self._dtypes = {number: dtype for dtype, number in self._numbers.items()}
-        self._empty_like, self._dense = torch.empty_like, torch.contiguous_format
         # As they are, without a method of ours around them.
         self.address = torch.Tensor.data_ptr
         self.threads = torch.get_num_threads
+        # torch makes memory like a tensor faster than from a shape.
+        self.new = partial(torch.empty_like, memory_format=torch.contiguous_format)
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         if not x.is_cpu or x.requires_grad or x.is_neg():
@@ -85,8 +87,8 @@ class TorchKind:
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return q.new_empty(shape)
 
-    def twin(self, q: Any) -> Any:
-        return self._empty_like(q, memory_format=self._dense)
+    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
+        return self.empty(q, (1,), dtype).expand(shape)
 
     def integers(self, values: Sequence[int]) -> Any:
         return self._torch.tensor(values, dtype=self._torch.int64)

@@ -312,7 +312,7 @@ def test_threads_follow_torch():
         "import torch, tessera; from tessera import _native\n"
         "x = torch.ones(1, 2, 1, 4)\n"
         "for n in (1, 2): torch.set_num_threads(n); tessera.attention(x, x, x)\n"
-        "print(sorted(_native._contexts))"
+        "print(sorted(_native.contexts))"
     )
     assert run(code).stdout.strip() == "[0, 1, 2]"
 
