@@ -93,6 +93,11 @@ LAYOUT_PROBE = {
     "dim": 8,
     "value_dim": 16,
     "dtype": "bfloat16",
+    "left": 4,
+    "right": 0,
+    "offset": 1,
+    "dropout_p": 0.25,
+    "batch_invariant": True,
 }
 
 

@@ -19,6 +19,7 @@ class TorchKind:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._layouts: Seen[bytes] = Seen()
+        self._is_grad_enabled = torch.is_grad_enabled
         self._numbers = {getattr(torch, name): number for name, number in NUMBERS.items()}
         self._dtypes = {number: dtype for dtype, number in self._numbers.items()}
         # As they are, without a method of ours around them.
@@ -44,7 +45,8 @@ class TorchKind:
         return read
 
     def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
-        if q.requires_grad or k.requires_grad or v.requires_grad:
+        # Inside an autograd.Function tensors still say that they require gradients.
+        if (q.requires_grad or k.requires_grad or v.requires_grad) and self._is_grad_enabled():
             return None
         if not (q.is_cpu and k.is_cpu and v.is_cpu) or q.is_neg() or k.is_neg() or v.is_neg():
             return None
@@ -57,7 +59,7 @@ class TorchKind:
 
     def _check(self, x: Any, name: str) -> None:
         """Refuses tensors whose memory is not what their elements are."""
-        if x.requires_grad and self._torch.is_grad_enabled():
+        if x.requires_grad and self._is_grad_enabled():
             raise ValueError(
                 f"{name} requires gradients, which this function does not record; call the "
                 "function of that name in tessera.torch, or detach the tensor"
