@@ -39,7 +39,9 @@ def _sides(window: Any) -> tuple[int, int]:
 
 def is_offsets(align: Any) -> bool:
     """Whether align is a vector, one offset for each sequence."""
-    return align is not None and not isinstance(align, (str, int))
+    if align is None or isinstance(align, (str, int)):
+        return False
+    return not hasattr(align, "__index__") or len(getattr(align, "shape", ())) > 0
 
 
 def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int, int]:

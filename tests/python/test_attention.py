@@ -115,6 +115,13 @@ def test_offsets_of_each_sequence(draw):
         close(out[one], expected, 3e-6)
 
 
+@pytest.mark.parametrize("align", [2, np.int64(2), torch.tensor(2)])
+def test_an_offset_may_be_any_integer(draw, align):
+    q, k, v = draw(1, 3, 2, 8), draw(1, 6, 2, 8), draw(1, 6, 2, 8)
+    expected, _ = reference(q, k, v, causal=True, offset=2)
+    close(tessera.attention(q, k, v, causal=True, align=align), expected, 3e-6)
+
+
 def test_dropout_drops_the_same_pairs_however_sequences_lie(draw):
     seed, p = 2**40 + 17, 0.375
     q, k = np.zeros((2, 6, 2, 4), np.float32), np.zeros((2, 9, 2, 4), np.float32)
