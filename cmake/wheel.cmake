@@ -2,5 +2,4 @@
 # links, so the file has no version in its name.
 set_property(TARGET tessera PROPERTY VERSION)
 set_property(TARGET tessera PROPERTY SOVERSION)
-install(TARGETS tessera COMPONENT python
-  LIBRARY DESTINATION tessera/lib RUNTIME DESTINATION tessera/lib)
+install(FILES $<TARGET_FILE:tessera> DESTINATION tessera/lib COMPONENT python)
