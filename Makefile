@@ -3,16 +3,18 @@ PRESET ?= release
 JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 
 .NOTPARALLEL:
-.PHONY: help setup build demo test lint format clean
+.PHONY: help setup build demo test lint format wheel wheels clean
 
 help:
 	@echo "make demo    attention on real input, checked and measured, with a picture (demo.svg)"
-	@echo "make test    build and run the tests"
+	@echo "make test    build and run the tests, those of the Python package too"
 	@echo "make build   build/$(PRESET): the libraries and bin/tessera"
-	@echo "make setup   install what is needed (Debian packages)"
-	@echo "make lint    layers, style, symbols, clang-format, clang-tidy, core in WebAssembly"
-	@echo "make format  rewrite the sources with clang-format"
-	@echo "make clean   remove build/ and demo.svg"
+	@echo "make setup   install what is needed (Debian packages; .venv)"
+	@echo "make lint    layers, style, symbols, clang-format, clang-tidy, core in WebAssembly, ruff, mypy"
+	@echo "make format  rewrite the sources with clang-format and ruff"
+	@echo "make wheel   dist/: the wheel for Linux on x86-64, tested in fresh environments"
+	@echo "make wheels  dist/: the wheels for other systems, cross-built"
+	@echo "make clean   remove build/, dist/ and demo.svg"
 
 setup:
 	@scripts/setup.sh
@@ -28,6 +30,7 @@ demo: build
 	@scripts/demo.sh
 
 test: build
+	@scripts/setup.sh python
 	@echo "test: compiling the tests"
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@echo "test: running the tests"
@@ -40,6 +43,17 @@ lint: setup build
 
 format: setup
 	@scripts/format.sh --write
+	@scripts/python.sh -m ruff format --no-cache
+
+wheel:
+	@scripts/setup.sh build
+	@scripts/setup.sh python
+	@scripts/wheel.sh x86_64-linux
+	@scripts/test_wheel.sh
+
+wheels:
+	@scripts/setup.sh cross
+	@scripts/wheels.sh
 
 clean:
-	rm -rf build demo.svg
+	rm -rf build dist demo.svg

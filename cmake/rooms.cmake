@@ -58,7 +58,7 @@ endfunction()
 
 # Hides what templates of the standard library would export: only the names of the map are left.
 function(tessera_export_only target map)
-  if(APPLE)
+  if(APPLE OR WIN32)
     return()
   endif()
   set(path ${PROJECT_SOURCE_DIR}/${map})

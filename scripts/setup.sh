@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests and the lint need. Idempotent; quick when nothing is missing.
 #   scripts/setup.sh          everything
-#   scripts/setup.sh build    what building, testing and the demo need
+#   scripts/setup.sh build    what building, the demo and the tests in C++ need
+#   scripts/setup.sh python   .venv, with what the tests and checks of the Python package need
+#   scripts/setup.sh cross    what `make wheels` needs beside
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache python3 help2man
@@ -10,16 +12,26 @@ build=(g++ cmake ninja-build pkg-config ccache python3 help2man
 lint=(git clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19
       wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 g++-aarch64-linux-gnu
       gcovr valgrind)
+python=(python3 python3-venv gcc libc6-dev)
+cross=(googletest qemu-user-static libc6-arm64-cross)
 
 case "${1:-all}" in
   build) wanted=("${build[@]}") ;;
-  all) wanted=("${build[@]}" "${lint[@]}") ;;
-  *) echo "setup: unknown group '$1'; it is build or all" >&2; exit 2 ;;
+  python) wanted=("${python[@]}") ;;
+  cross) wanted=("${build[@]}" "${python[@]}" "${cross[@]}") ;;
+  all) wanted=("${build[@]}" "${lint[@]}" "${python[@]}") ;;
+  *) echo "setup: unknown group '$1'; it is build, python, cross or all" >&2; exit 2 ;;
+esac
+here=$(cd "$(dirname "$0")/.." && pwd)
+case "${1:-all}" in
+  python | all) finish() { cd "$here" && scripts/venv.sh .venv tests/python/requirements.txt; } ;;
+  *) finish() { :; } ;;
 esac
 
 if ! command -v apt-get > /dev/null; then
-  echo "setup: no apt-get here; the build needs, by their Debian names: ${wanted[*]}"
-  exit 0  # CMake names what is really missing
+  echo "setup: no apt-get here; these are needed, by their Debian names: ${wanted[*]}"
+  finish  # of the others, CMake names what is really missing
+  exit
 fi
 
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2> /dev/null || true)
@@ -29,7 +41,8 @@ for package in "${wanted[@]}"; do
 done
 if [ ${#missing[@]} -eq 0 ]; then
   echo "setup: all ${#wanted[@]} packages are there"
-  exit 0
+  finish
+  exit
 fi
 
 as_root=()
@@ -55,3 +68,4 @@ quietly apt-get update
 echo "setup: [2/2] installing (about a minute on a new machine)"
 quietly apt-get install -y --no-install-recommends "${missing[@]}"
 echo "setup: done"
+finish

@@ -10,35 +10,22 @@
 #if HWY_ONCE
 #include <span>
 
+#include "cpu/isa/x86.hpp"
+
 namespace tessera::cpu {
-#if HWY_TARGETS & HWY_AVX3
-namespace {
-
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
-
-}  // namespace
-#endif
 
 std::span<const Target> target_table() {
   static const Target table[] = {
 #if HWY_TARGETS & HWY_AVX3
-      N_AVX3::amx_target("amx", [] { return has_avx512bf16() && amx::granted(); }),
-      N_AVX3::bfloat16_target("avx512bf16", has_avx512bf16),
-      N_AVX3::target("avx512", has_avx512),
+      N_AVX3::amx_target("amx", amx::granted),
+      N_AVX3::bfloat16_target("avx512bf16", [] { return x86::features().avx512bf16; }),
+      N_AVX3::target("avx512", [] { return x86::features().avx512; }),
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      N_AVX2::target("avx2",
-                     [] {
-                       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
-                     }),
+      N_AVX2::target("avx2", [] { return x86::features().avx2; }),
 #endif
 #if HWY_TARGETS & HWY_SSE4
-      N_SSE4::target("sse4", [] { return __builtin_cpu_supports("sse4.2") != 0; }),
+      N_SSE4::target("sse4", [] { return x86::features().sse42; }),
 #endif
 #if HWY_TARGETS & HWY_NEON
       N_NEON::target("neon", [] { return true; }),

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cpu/isa/x86.hpp"
+
 #if defined(__x86_64__)
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -17,8 +19,7 @@ inline bool granted() {
 #if defined(__linux__)
   static const bool ok = [] {
     constexpr int kRequestPermission = 0x1023, kTileData = 18;
-    return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-           ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+    return x86::features().amx && ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   }();
   return ok;
 #else

@@ -1,0 +1,29 @@
+"""Running a packed descriptor on the threads that its tensors call for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tessera import _native
+from tessera._tensors import Kind
+
+
+def _checked(threads: Any) -> int:
+    if not hasattr(threads, "__index__") or threads < 1:
+        raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
+    return int(threads)
+
+
+def context_of(kind: Kind, threads: int | None) -> int:
+    """The context of a call: of the threads asked for, else as torch has them for its tensors, else
+    the library's default.
+    """
+    count = kind.threads() if threads is None else _checked(threads)
+    return _native.contexts.get(count) or _native.context(count)
+
+
+def run(function: Any, packed: bytes, kind: Kind, threads: int | None) -> None:
+    """Calls a function of the library; raises its refusal."""
+    status = function(context_of(kind, threads), packed, _native.error.address)
+    if status:
+        _native.refuse(status)

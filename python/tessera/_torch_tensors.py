@@ -1,0 +1,96 @@
+"""torch tensors as addresses and packed layouts, and new ones for outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tessera import _descriptors as d
+from tessera._tensors import NUMBERS, Seen, Shape, pack_layout
+
+
+class TorchKind:
+    """torch tensors, by data_ptr and stride."""
+
+    name = "torch"
+    torch = True
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._layouts: Seen[bytes] = Seen()
+        self._is_grad_enabled = torch.is_grad_enabled
+        self._numbers = {getattr(torch, name): number for name, number in NUMBERS.items()}
+        self._dtypes = {number: dtype for dtype, number in self._numbers.items()}
+        # As they are, without a method of ours around them.
+        self.address = torch.Tensor.data_ptr
+        self.threads = torch.get_num_threads
+        # torch makes memory like a tensor faster than from a shape.
+        self.new = partial(torch.empty_like, memory_format=torch.contiguous_format)
+
+    def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
+        if not x.is_cpu or x.requires_grad or x.is_neg():
+            self._check(x, name)
+        key = (shape, x.stride(), x.dtype, lead, x.is_cpu)
+        layout = self._layouts.get(key)
+        if layout is None:
+            device = (d.CPU, 0) if x.is_cpu else (d.CUDA, x.device.index or 0)
+            packed = pack_layout(name, shape, x.stride(), self.dtype(x, name), lead, device)
+            layout = self._layouts.put(key, packed)
+        return self.address(x), layout
+
+    def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
+        read = self.read(x, name, shape, lead)
+        self._torch.autograd.graph.increment_version(x)  # what autograd saved of x is stale
+        return read
+
+    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
+        # Inside an autograd.Function tensors still say that they require gradients.
+        if (q.requires_grad or k.requires_grad or v.requires_grad) and self._is_grad_enabled():
+            return None
+        if not (q.is_cpu and k.is_cpu and v.is_cpu) or q.is_neg() or k.is_neg() or v.is_neg():
+            return None
+        # fmt: off
+        return (
+            q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
+            v.dtype, scalars,
+        )
+        # fmt: on
+
+    def _check(self, x: Any, name: str) -> None:
+        """Refuses tensors whose memory is not what their elements are."""
+        if x.requires_grad and self._is_grad_enabled():
+            raise ValueError(
+                f"{name} requires gradients, which this function does not record; call the "
+                "function of that name in tessera.torch, or detach the tensor"
+            )
+        if x.is_neg():
+            raise ValueError(
+                f"{name} is a negated view (torch.imag of a conjugate); pass {name}.resolve_neg()"
+            )
+        if x.device.type not in ("cpu", "cuda"):
+            raise ValueError(
+                f"{name} lies on the device '{x.device}'; this version computes on the CPU: copy "
+                "it there (x.cpu())"
+            )
+
+    def dtype(self, x: Any, name: str) -> int:
+        number: int | None = self._numbers.get(x.dtype)
+        if number is None:
+            raise ValueError(
+                f"{name} has dtype {x.dtype}; it must be float32, float16, bfloat16, float64, "
+                "bool, uint8, int32 or int64: convert it"
+            )
+        return number
+
+    def empty(self, like: Any, shape: Shape, dtype: int) -> Any:
+        return self._torch.empty(shape, dtype=self._dtypes[dtype], device=like.device)
+
+    def empty_like(self, q: Any, shape: Shape) -> Any:
+        return q.new_empty(shape)
+
+    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
+        return self.empty(q, (1,), dtype).expand(shape)
+
+    def integers(self, values: Sequence[int]) -> Any:
+        return self._torch.tensor(values, dtype=self._torch.int64)

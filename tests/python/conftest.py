@@ -1,0 +1,19 @@
+"""Settings and helpers that all tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("tessera", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("tessera")
+torch.set_num_threads(2)
+
+
+@pytest.fixture
+def draw():
+    """draw(*shape): N(0, 1) in float32, the same in each run."""
+    generator = np.random.default_rng(7)
+    return lambda *shape: generator.standard_normal(shape, dtype=np.float32)
