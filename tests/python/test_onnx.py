@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnx_definition
@@ -37,10 +37,10 @@ def masks(draw, generator, shape, opset, shortest):
     sizes.append(draw(st.sampled_from([short, shape[3]])))
     sizes = sizes[draw(st.integers(0, 4)) :]
     if kind == "bool":
-        return generator.random(sizes) < 0.7
+        return np.asarray(generator.random(sizes) < 0.7)
     if kind in ("int32", "uint8"):
-        return generator.integers(0, 4, sizes).astype(kind)
-    values = generator.standard_normal(sizes).astype(np.float16)
+        return np.asarray(generator.integers(0, 4, sizes)).astype(kind)
+    values = np.asarray(generator.standard_normal(sizes)).astype(np.float16)
     values[generator.random(sizes) < 0.2] = -np.inf
     return values.astype(DTYPES[kind])
 
@@ -93,6 +93,7 @@ def calls(draw):
     return (q, k, v, mask, *past, nonpad), opset, attributes
 
 
+@settings(max_examples=300)
 @given(calls())
 def test_calls_are_the_definition(call):
     inputs, opset, attributes = call
@@ -131,6 +132,29 @@ def test_what_the_lengths_hide_has_no_effect(draw):
         k[b, :, length:], v[b, :, length:] = np.nan, np.inf
     y = tessera.onnx.attention(q, k, v, nonpad_kv_seqlen=lengths, is_causal=1)[0]
     np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+@pytest.mark.parametrize("mode", [2, 3])
+def test_what_a_mask_hides_has_no_effect(draw, mode, poison):
+    q, k, v = draw(1, 2, 3, 8), draw(1, 2, 5, 8), draw(1, 2, 5, 8)
+    hidden = np.array([0, 0, -np.inf, 0, -np.inf], np.float32)
+    for mask in (hidden, hidden == 0):
+        expected = tessera.onnx.attention(q, k, v, mask, qk_matmul_output_mode=mode)
+        poisoned = k.copy(), v.copy()
+        for x in poisoned:
+            x[:, :, hidden != 0] = poison
+        found = tessera.onnx.attention(q, *poisoned, mask, qk_matmul_output_mode=mode)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_allclose(found[3], expected[3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int64])
+def test_an_integer_mask_is_added(draw, dtype):
+    q, k, v = draw(1, 2, 3, 8), draw(1, 2, 5, 8), draw(1, 2, 5, 8)
+    mask = np.array([0, 1, 3, 0, 100], dtype)
+    expected = tessera.onnx.attention(q, k, v, mask.astype(np.float32))[0]
+    np.testing.assert_array_equal(tessera.onnx.attention(q, k, v, mask)[0], expected)
 
 
 def test_a_row_that_sees_nothing_is_zero_in_every_output(draw):
