@@ -226,3 +226,12 @@ def test_the_package_onnx_is_imported_when_it_is_needed():
     )
     subprocess.run([sys.executable, "-c", script], check=True)
     assert not hasattr(tessera.onnx, "Attentions")
+
+
+def test_without_the_package_onnx_a_sentence_says_so(monkeypatch, qkv):
+    attention = node()
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match="need the package onnx, which does not import"):
+        tessera.onnx.evaluate(attention, qkv)
+    with pytest.raises(ImportError, match=r"or call tessera\.onnx\.attention"):
+        _ = tessera.onnx.Attention

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tessera.onnx._graph import evaluate
+from tessera.onnx._graph import evaluate, require_onnx
 from tessera.onnx._operator import attention
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = ["Attention", "attention", "evaluate"]
 def __getattr__(name: str) -> Any:
     if name != "Attention":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_onnx()
     from tessera.onnx._reference import Attention
 
     return Attention

@@ -17,6 +17,21 @@ _INPUTS = len(Inputs._fields)
 _OUTPUTS = 4
 
 
+def require_onnx() -> None:
+    """Imports the package onnx.
+
+    Raises:
+      ImportError: it is missing.
+    """
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"nodes and models need the package onnx, which does not import ({error}); install it "
+            "(pip install onnx), or call tessera.onnx.attention"
+        ) from None
+
+
 def _check_node(node: Any) -> None:
     if node.op_type != "Attention" or node.domain not in ("", "ai.onnx"):
         raise ValueError(
@@ -117,6 +132,7 @@ def evaluate(
       TypeError: node_or_model is neither, or an input is no NumPy array.
       ImportError: the package onnx is missing.
     """
+    require_onnx()
     import onnx
 
     if isinstance(node_or_model, onnx.ModelProto):
