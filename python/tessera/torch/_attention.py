@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from tessera._attention import attention as compute
 from tessera._scalars import Window
-from tessera.torch._function import eager, traced, turned
+from tessera.torch._function import eager, needs_gradients, traced, turned
 from tessera.torch._operators import as_word, pack
 
 PLAIN = {torch.Tensor, torch.nn.Parameter}
@@ -25,9 +26,11 @@ def is_eager(q: Any, k: Any, v: Any) -> bool:
         and type(q) in PLAIN
         and type(k) in PLAIN
         and type(v) in PLAIN
+        and q.is_cpu
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._get_tracing_state()
+        and forward_ad._current_level < 0
     )
 
 
@@ -74,24 +77,17 @@ def call(
     """
     if options.get("dropout_p") and options.get("seed") is None:
         options["seed"] = draw_seed()
-    gradients = torch.is_grad_enabled()
-    if gradients:
+    if torch.is_grad_enabled():
         _refuse_gradients(options)
     if not is_eager(q, k, v):
-        out, lse = traced.apply(*turned(heads_first, q, k, v), *pack(options))
+        out, lse = traced(*turned(heads_first, q, k, v), *pack(options))
         (out,) = turned(heads_first, out)
         return (out, lse) if return_lse else out
     seed = options.get("seed")
     if seed is not None:
         options["seed"] = as_word(seed) if isinstance(seed, torch.Tensor) else seed
     bias, sink = options.pop("bias", None), options.pop("sink", None)
-    if gradients and (
-        q.requires_grad
-        or k.requires_grad
-        or v.requires_grad
-        or (bias is not None and bias.requires_grad)
-        or (sink is not None and sink.requires_grad)
-    ):
+    if needs_gradients(q, k, v, bias, sink):
         out, lse = eager(q, k, v, bias, sink, options, heads_first)
         return (out, lse) if return_lse else out
     q, k, v = turned(heads_first, q, k, v)

@@ -14,6 +14,17 @@ from tessera.torch._operators import backward_operator, forward_operator, pack
 _INPUTS = ("q", "k", "v", "bias", "sink")  # in the order of Gradients
 
 
+def needs_gradients(q: Any, k: Any, v: Any, bias: Any, sink: Any) -> bool:
+    """Whether a backward pass may follow."""
+    return torch.is_grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    )
+
+
 def turned(turn: bool, *tensors: Any) -> tuple[Any, ...]:
     """The tensors, with [B, H, L, D] and [B, L, H, D] exchanged if asked for."""
     return tuple(x.transpose(1, 2) for x in tensors) if turn else tensors
@@ -115,11 +126,32 @@ class Traced(torch.autograd.Function):
         out, lse, *tensors = ctx.saved_tensors
         inputs = [o if t is None else t for t, o in zip(tensors, ctx.others)]
         wanted = list(ctx.needs_input_grad[: len(_INPUTS)])
-        found = _traced_backward.apply(d_out, d_lse, out, lse, wanted, *inputs)
+        # torch.compile refuses second derivatives itself.
+        compiling = torch.compiler.is_compiling()
+        compute = backward_operator if compiling else _traced_backward.apply
+        found = compute(d_out, d_lse, out, lse, wanted, *inputs)
         gradients = [x if want else None for x, want in zip(found, wanted)]
         return (*gradients, *[None] * (len(inputs) - len(_INPUTS)))
 
 
 _traced_backward: Any = TracedBackward
+def _distinct(tensors: tuple[Any, ...]) -> list[Any]:
+    """The arguments, with a view for a tensor that comes again: torch.compile refuses an
+    autograd.Function that gets one tensor twice, as in attention(x, x, x).
+    """
+    found: list[Any] = []
+    for x in tensors:
+        again = isinstance(x, torch.Tensor) and any(x is y for y in found)
+        found.append(x.view_as(x) if again else x)
+    return found
+
+
 eager: Callable[..., Any] = Eager.apply
-traced: Any = Traced  # torch gives apply no types
+_traced: Any = Traced  # torch gives apply no types
+
+
+def traced(*arguments: Any) -> Any:
+    """out and lse through the operators."""
+    if torch.compiler.is_compiling() and not needs_gradients(*arguments[: len(_INPUTS)]):
+        return forward_operator(*arguments)  # Dynamo traces no Function without gradients
+    return _traced.apply(*_distinct(arguments))
