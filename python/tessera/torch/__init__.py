@@ -10,6 +10,9 @@ For torch 2.5 and later.
 
 from __future__ import annotations
 
+import tessera.torch._batching  # noqa: F401  (registers)
 from tessera.torch._attention import attention
+from tessera.torch._patch import patch_sdpa
+from tessera.torch._sdpa import scaled_dot_product_attention
 
-__all__ = ["attention"]
+__all__ = ["attention", "patch_sdpa", "scaled_dot_product_attention"]

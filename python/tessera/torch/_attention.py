@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from tessera._attention import attention as compute
 from tessera._scalars import Window
-from tessera.torch._function import eager, traced
+from tessera.torch._function import eager, needs_gradients, traced, turned
 from tessera.torch._operators import as_word, pack
 
-_PLAIN = {torch.Tensor, torch.nn.Parameter}
+PLAIN = {torch.Tensor, torch.nn.Parameter}
 _LARGEST = torch.finfo(torch.float32).max
-_FIXED = ("mask", "alibi", "align", "kv_lengths", "kv_starts")  # may come out of a computation
+_DIFFERENTIABLE = ("bias", "sink")
 
 
 def is_eager(q: Any, k: Any, v: Any) -> bool:
@@ -22,12 +23,14 @@ def is_eager(q: Any, k: Any, v: Any) -> bool:
     """
     return (
         not torch.compiler.is_compiling()
-        and type(q) in _PLAIN
-        and type(k) in _PLAIN
-        and type(v) in _PLAIN
+        and type(q) in PLAIN
+        and type(k) in PLAIN
+        and type(v) in PLAIN
+        and q.is_cpu
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._get_tracing_state()
+        and forward_ad._current_level < 0
     )
 
 
@@ -56,8 +59,8 @@ def single(x: Any) -> Any:
 
 def _refuse_gradients(options: dict[str, Any]) -> None:
     """Raises ValueError where a tensor wants a gradient that there is none of."""
-    tensors = {name: options[name] for name in _FIXED}
-    tensors["state"], tensors["lse of state"] = options["state"] or (None, None)
+    tensors = {name: x for name, x in options.items() if name not in _DIFFERENTIABLE}
+    tensors["state"], tensors["lse of state"] = options.get("state") or (None, None)
     for name, x in tensors.items():
         if isinstance(x, torch.Tensor) and x.requires_grad:
             raise ValueError(
@@ -66,30 +69,30 @@ def _refuse_gradients(options: dict[str, Any]) -> None:
             )
 
 
-def call(q: Any, k: Any, v: Any, options: dict[str, Any], return_lse: bool) -> Any:
-    """The call with all keywords of `attention` in options, on tensors of their final dtypes."""
-    bias, sink = options["bias"], options["sink"]
-    if options["dropout_p"] and options["seed"] is None:
+def call(
+    q: Any, k: Any, v: Any, options: dict[str, Any], return_lse: bool, heads_first: bool = False
+) -> Any:
+    """A call on tensors of their final dtypes. options: keywords of `attention`; those left out
+    have its defaults. heads_first: q, k, v and out are [B, H, L, D].
+    """
+    if options.get("dropout_p") and options.get("seed") is None:
         options["seed"] = draw_seed()
-    gradients = torch.is_grad_enabled()
-    if gradients:
+    if torch.is_grad_enabled():
         _refuse_gradients(options)
     if not is_eager(q, k, v):
-        out, lse = traced.apply(q, k, v, *pack(options))
+        out, lse = traced(*turned(heads_first, q, k, v), *pack(options))
+        (out,) = turned(heads_first, out)
         return (out, lse) if return_lse else out
-    seed = options["seed"]
-    options["seed"] = as_word(seed) if isinstance(seed, torch.Tensor) else seed or 0
-    if not gradients or not (
-        q.requires_grad
-        or k.requires_grad
-        or v.requires_grad
-        or (bias is not None and bias.requires_grad)
-        or (sink is not None and sink.requires_grad)
-    ):
-        return compute(q, k, v, return_lse=return_lse, **options)
-    del options["bias"], options["sink"]
-    out, lse = eager(q, k, v, bias, sink, options)
-    return (out, lse) if return_lse else out
+    seed = options.get("seed")
+    if seed is not None:
+        options["seed"] = as_word(seed) if isinstance(seed, torch.Tensor) else seed
+    bias, sink = options.pop("bias", None), options.pop("sink", None)
+    if needs_gradients(q, k, v, bias, sink):
+        out, lse = eager(q, k, v, bias, sink, options, heads_first)
+        return (out, lse) if return_lse else out
+    q, k, v = turned(heads_first, q, k, v)
+    found = compute(q, k, v, bias=bias, sink=sink, return_lse=return_lse, **options)
+    return found.transpose(1, 2) if heads_first else found
 
 
 def attention(
@@ -128,8 +131,8 @@ def attention(
     Layouts and options are those of tessera.attention: q [B, Lq, H, D], k [B, Lk, Hk, D],
     v [B, Lk, Hk, Dv], or packed with cu_seqlens. What differs:
 
-    * Gradients: of out and of lse, once. A second derivative is a RuntimeError of torch, a tensor
-      of another option that requires gradients a ValueError, and pages and a state, which have no
+    * Gradients: of out and of lse, once. A second derivative is a RuntimeError, a tensor of
+      another option that requires gradients a ValueError, and pages and a state, which have no
       gradients, are a NotImplementedError in the backward pass.
     * seed: None draws one from torch's generator (torch.manual_seed repeats it, and
       torch.utils.checkpoint recomputes with the same); or 64 bits; or a tensor of one int64.
@@ -157,9 +160,11 @@ def attention(
         "sink": sink if sink is None else sink.float(),
         "kv_lengths": kv_lengths, "kv_starts": kv_starts, "cache_batch_idx": cache_batch_idx,
         "block_table": block_table, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-        "seqused_q": seqused_q, "seqused_k": seqused_k, "dropout_p": dropout_p, "seed": seed,
+        "seqused_q": seqused_q, "seqused_k": seqused_k, "dropout_p": dropout_p,
         "dropout_offset": dropout_offset, "state": state, "batch_invariant": batch_invariant,
         "backend": backend, "threads": threads,
     }
     # fmt: on
+    if seed is not None:
+        options["seed"] = seed
     return call(q, k, v, options, return_lse)

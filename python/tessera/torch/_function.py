@@ -6,18 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from tessera._attention import attention
 from tessera._backward import Gradients, attention_backward
-from tessera.torch._operators import backward_operator, forward_operator
+from tessera.torch._operators import backward_operator, forward_operator, pack
 
 _INPUTS = ("q", "k", "v", "bias", "sink")  # in the order of Gradients
 
 
-def _upstream(d_out: Any, out: Any) -> Any:
-    """d_out, 0 where only lse was used."""
-    return out.new_zeros(()).expand(out.shape) if d_out is None else d_out
+def needs_gradients(q: Any, k: Any, v: Any, bias: Any, sink: Any) -> bool:
+    """Whether a backward pass may follow."""
+    return torch.is_grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
+    )
+
+
+def turned(turn: bool, *tensors: Any) -> tuple[Any, ...]:
+    """The tensors, with [B, H, L, D] and [B, L, H, D] exchanged if asked for."""
+    return tuple(x.transpose(1, 2) for x in tensors) if turn else tensors
 
 
 class Eager(torch.autograd.Function):
@@ -26,32 +36,71 @@ class Eager(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, bias: Any, sink: Any, options: Any) -> Any:
-        """out and lse of tessera.attention; options: its other keywords."""
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, bias: Any, sink: Any, options: Any, heads_first: bool
+    ) -> Any:
+        """out and lse of tessera.attention; options: its other keywords. heads_first: q, k, v and
+        out are [B, H, L, D].
+        """
+        q, k, v = turned(heads_first, q, k, v)
         out, lse = attention(q, k, v, bias=bias, sink=sink, return_lse=True, **options)
         names = [n for n, x in options.items() if isinstance(x, torch.Tensor)]
         ctx.save_for_backward(q, k, v, bias, sink, out, lse, *[options[n] for n in names])
         ctx.names = names
         ctx.options = {n: x for n, x in options.items() if n not in names} if names else options
+        ctx.heads_first = heads_first
         ctx.set_materialize_grads(False)
-        return out, lse
+        return (out.transpose(1, 2) if heads_first else out), lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
         """The gradients that are needed."""
         if d_out is None and d_lse is None:
-            return None, None, None, None, None, None
+            return (None,) * 7
         q, k, v, bias, sink, out, lse, *tensors = ctx.saved_tensors
-        needed = ctx.needs_input_grad
+        needed, turn = ctx.needs_input_grad, ctx.heads_first
         wanted = [name for name, need in zip(Gradients._fields, needed) if need]
-        # fmt: off
-        gradients = attention_backward(
-            _upstream(d_out, out), q, k, v, out, lse, d_lse=d_lse, wanted=wanted,
-            bias=bias, sink=sink, **ctx.options, **dict(zip(ctx.names, tensors)),
+        d_out = turned(turn, d_out)[0] if d_out is not None else out.new_zeros(()).expand(out.shape)
+        options = {"bias": bias, "sink": sink, **ctx.options, **dict(zip(ctx.names, tensors))}
+        if torch.is_grad_enabled():  # create_graph: the gradients get a history, which refuses
+            found = _traced_backward.apply(
+                d_out, d_lse, out, lse, list(needed[:5]), q, k, v, *pack(options)
+            )
+            found = [x if need else None for x, need in zip(found, needed)]
+        else:
+            found = attention_backward(
+                d_out, q, k, v, out, lse, d_lse=d_lse, wanted=wanted, **options
+            )
+        dq, dk, dv, d_bias, d_sink = found
+        if turn:
+            dq, dk, dv = (x if x is None else x.transpose(1, 2) for x in (dq, dk, dv))
+        return dq, dk, dv, d_bias, d_sink, None, None
+
+
+class TracedBackward(torch.autograd.Function):
+    """The operator of the backward pass. once_differentiable would do in eager autograd, but under
+    torch.func a second derivative would then be 0 without a word.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        """The gradients; those that are not wanted are empty."""
+        return backward_operator(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Saves nothing."""
+
+    @staticmethod
+    def backward(ctx: Any, *d_gradients: Any) -> Any:
+        """Refuses."""
+        raise RuntimeError(
+            "a second derivative of tessera's attention was asked for; it has first derivatives "
+            "alone: compute this call with torch's scaled_dot_product_attention under "
+            "sdpa_kernel(SDPBackend.MATH)"
         )
-        # fmt: on
-        return (*gradients, None)
 
 
 class Traced(torch.autograd.Function):
@@ -72,16 +121,37 @@ class Traced(torch.autograd.Function):
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in inputs]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
         """The gradients that are needed."""
         out, lse, *tensors = ctx.saved_tensors
         inputs = [o if t is None else t for t, o in zip(tensors, ctx.others)]
         wanted = list(ctx.needs_input_grad[: len(_INPUTS)])
-        found = backward_operator(d_out, d_lse, out, lse, wanted, *inputs)
+        # torch.compile refuses second derivatives itself.
+        compiling = torch.compiler.is_compiling()
+        compute = backward_operator if compiling else _traced_backward.apply
+        found = compute(d_out, d_lse, out, lse, wanted, *inputs)
         gradients = [x if want else None for x, want in zip(found, wanted)]
         return (*gradients, *[None] * (len(inputs) - len(_INPUTS)))
 
 
+_traced_backward: Any = TracedBackward
+def _distinct(tensors: tuple[Any, ...]) -> list[Any]:
+    """The arguments, with a view for a tensor that comes again: torch.compile refuses an
+    autograd.Function that gets one tensor twice, as in attention(x, x, x).
+    """
+    found: list[Any] = []
+    for x in tensors:
+        again = isinstance(x, torch.Tensor) and any(x is y for y in found)
+        found.append(x.view_as(x) if again else x)
+    return found
+
+
 eager: Callable[..., Any] = Eager.apply
-traced: Any = Traced  # torch gives apply no types
+_traced: Any = Traced  # torch gives apply no types
+
+
+def traced(*arguments: Any) -> Any:
+    """out and lse through the operators."""
+    if torch.compiler.is_compiling() and not needs_gradients(*arguments[: len(_INPUTS)]):
+        return forward_operator(*arguments)  # Dynamo traces no Function without gradients
+    return _traced.apply(*_distinct(arguments))

@@ -30,6 +30,12 @@ _SCALARS = {
     "scale": "float?", "softcap": "float", "dropout_p": "float", "dropout_offset": "int",
     "batch_invariant": "bool", "backend": "str?", "threads": "int?",
 }
+_DEFAULTS = {
+    "causal": False, "softcap": 0.0, "dropout_p": 0.0, "dropout_offset": 0, "batch_invariant": False
+}
+_LISTS = (
+    "kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"
+)
 # fmt: on
 _FIELDS = (*TENSORS, *_SCALARS)
 _PASSED_ON = [n for n in TENSORS if n not in ("offsets", "state_out", "state_lse", "seed")]
@@ -60,12 +66,11 @@ def _seed_tensor(seed: Any) -> Any:
 
 def pack(options: dict[str, Any]) -> tuple[Any, ...]:
     """The options of a call as the operators take them, in the order of their schemas."""
-    fields: dict[str, Any] = {name: options[name] for name in _PASSED_ON}
-    for name in ("kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k"):
+    get = options.get
+    fields: dict[str, Any] = {name: get(name, _DEFAULTS.get(name)) for name in _PASSED_ON}
+    for name in _LISTS:
         fields[name] = _tensor(fields[name])
-    for name in ("seqused_q", "seqused_k"):
-        fields[name] = _tensor(fields[name])
-    align, window, state = options["align"], options["window"], options["state"]
+    align, window, state = get("align"), get("window"), get("state")
     word = align is None or isinstance(align, str)
     vector = not word and is_offsets(align)
     fields["align"] = align if word else None
@@ -73,7 +78,8 @@ def pack(options: dict[str, Any]) -> tuple[Any, ...]:
     fields["offset"] = None if word or vector else align
     fields["left"], fields["right"] = (None, None) if window is None else window
     fields["state_out"], fields["state_lse"] = (None, None) if state is None else state
-    fields["seed"] = _seed_tensor(options["seed"]) if options["dropout_p"] else None
+    seed = get("seed") if get("dropout_p") else None
+    fields["seed"] = None if seed is None else _seed_tensor(seed)
     return tuple(fields[name] for name in _FIELDS)
 
 
