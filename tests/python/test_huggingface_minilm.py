@@ -29,14 +29,16 @@ def sentences():
 @torch.inference_mode()
 def embed(model, tokenizer, texts):
     """[texts, 384]: means of the last layer over tokens, of length 1."""
-    parts = []
-    for begin in range(0, len(texts), 64):
-        chosen = texts[begin : begin + 64]
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # batches of like lengths
+    rows = torch.empty(len(texts), 384)
+    for begin in range(0, len(texts), 32):
+        at = order[begin : begin + 32]
+        chosen = [texts[n] for n in at]
         batch = tokenizer(chosen, padding=True, truncation=True, return_tensors="pt")
         weights = batch["attention_mask"][:, :, None]
         means = (model(**batch).last_hidden_state * weights).sum(1) / weights.sum(1)
-        parts.append(torch.nn.functional.normalize(means, dim=1))
-    return torch.cat(parts)
+        rows[at] = torch.nn.functional.normalize(means, dim=1)
+    return rows
 
 
 def test_the_same_embeddings_and_the_same_ranking():
