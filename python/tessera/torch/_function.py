@@ -156,6 +156,12 @@ class Traced(torch.autograd.Function):
 _traced_backward: Any = TracedBackward
 
 
+# For graphs that hold the operator itself and are run with gradients, as torch.export gives them.
+torch.library.register_autograd(
+    "tessera::attention_forward", Traced.backward, setup_context=Traced.setup_context
+)
+
+
 def _distinct(tensors: tuple[Any, ...]) -> list[Any]:
     """The arguments, with a view for a tensor that comes again: torch.compile refuses an
     autograd.Function that gets one tensor twice, as in attention(x, x, x).
