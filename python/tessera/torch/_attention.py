@@ -9,7 +9,14 @@ from torch.autograd import forward_ad
 
 from tessera._attention import attention as compute
 from tessera._scalars import Window
-from tessera.torch._function import eager, needs_gradients, traced, turned
+from tessera.torch._function import (
+    eager,
+    lies_heads_first,
+    needs_gradients,
+    new_result,
+    traced,
+    turned,
+)
 from tessera.torch._operators import as_word, pack
 
 PLAIN = {torch.Tensor, torch.nn.Parameter}
@@ -73,13 +80,14 @@ def call(
     q: Any, k: Any, v: Any, options: dict[str, Any], return_lse: bool, heads_first: bool = False
 ) -> Any:
     """A call on tensors of their final dtypes. options: keywords of `attention`; those left out
-    have its defaults. heads_first: q, k, v and out are [B, H, L, D].
+    have its defaults. heads_first: q, k, v and out are [B, H, L, D]; then out alone is returned.
     """
     if options.get("dropout_p") and options.get("seed") is None:
         options["seed"] = draw_seed()
     if torch.is_grad_enabled():
         _refuse_gradients(options)
     if not is_eager(q, k, v):
+        options["heads_first"] = heads_first and lies_heads_first(q)
         out, lse = traced(*turned(heads_first, q, k, v), *pack(options))
         (out,) = turned(heads_first, out)
         return (out, lse) if return_lse else out
@@ -90,9 +98,12 @@ def call(
     if needs_gradients(q, k, v, bias, sink):
         out, lse = eager(q, k, v, bias, sink, options, heads_first)
         return (out, lse) if return_lse else out
-    q, k, v = turned(heads_first, q, k, v)
-    found = compute(q, k, v, bias=bias, sink=sink, return_lse=return_lse, **options)
-    return found.transpose(1, 2) if heads_first else found
+    if not heads_first:
+        return compute(q, k, v, bias=bias, sink=sink, return_lse=return_lse, **options)
+    result = new_result(q, v)
+    q, k, v, out = turned(True, q, k, v, result)
+    compute(q, k, v, bias=bias, sink=sink, out=out, **options)
+    return result
 
 
 def attention(

@@ -14,6 +14,19 @@ from tessera.torch._operators import backward_operator, forward_operator, pack
 _INPUTS = ("q", "k", "v", "bias", "sink")  # in the order of Gradients
 
 
+def lies_heads_first(q: Any) -> bool:
+    """Whether the rows of a head of q [B, H, L, D] lie together, rather than the heads of a row."""
+    return bool(q.stride(1) >= q.stride(2))
+
+
+def new_result(q: Any, v: Any) -> Any:
+    """Memory for out [B, H, L, Dv] that lies as q [B, H, L, D] does: so torch has it."""
+    batch, heads, rows, _ = q.shape
+    if lies_heads_first(q):
+        return q.new_empty((batch, heads, rows, v.shape[3]))
+    return q.new_empty((batch, rows, heads, v.shape[3])).transpose(1, 2)
+
+
 def needs_gradients(q: Any, k: Any, v: Any, bias: Any, sink: Any) -> bool:
     """Whether a backward pass may follow."""
     return torch.is_grad_enabled() and (
@@ -42,23 +55,29 @@ class Eager(torch.autograd.Function):
         """out and lse of tessera.attention; options: its other keywords. heads_first: q, k, v and
         out are [B, H, L, D].
         """
-        q, k, v = turned(heads_first, q, k, v)
-        out, lse = attention(q, k, v, bias=bias, sink=sink, return_lse=True, **options)
+        extras = {"bias": bias, "sink": sink, **options}
+        if heads_first:
+            out = new_result(q, v)
+            turned_q, turned_k, turned_v, into = turned(True, q, k, v, out)
+            _, lse = attention(turned_q, turned_k, turned_v, out=into, return_lse=True, **extras)
+        else:
+            out, lse = attention(q, k, v, return_lse=True, **extras)
         names = [n for n, x in options.items() if isinstance(x, torch.Tensor)]
         ctx.save_for_backward(q, k, v, bias, sink, out, lse, *[options[n] for n in names])
         ctx.names = names
         ctx.options = {n: x for n, x in options.items() if n not in names} if names else options
         ctx.heads_first = heads_first
         ctx.set_materialize_grads(False)
-        return (out.transpose(1, 2) if heads_first else out), lse
+        return out, lse
 
     @staticmethod
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
         """The gradients that are needed."""
         if d_out is None and d_lse is None:
             return (None,) * 7
-        q, k, v, bias, sink, out, lse, *tensors = ctx.saved_tensors
         needed, turn = ctx.needs_input_grad, ctx.heads_first
+        q, k, v, bias, sink, out, lse, *tensors = ctx.saved_tensors
+        q, k, v, out = turned(turn, q, k, v, out)
         wanted = [name for name, need in zip(Gradients._fields, needed) if need]
         d_out = turned(turn, d_out)[0] if d_out is not None else out.new_zeros(()).expand(out.shape)
         options = {"bias": bias, "sink": sink, **ctx.options, **dict(zip(ctx.names, tensors))}
@@ -135,6 +154,14 @@ class Traced(torch.autograd.Function):
 
 
 _traced_backward: Any = TracedBackward
+
+
+# For graphs that hold the operator itself and are run with gradients, as torch.export gives them.
+torch.library.register_autograd(
+    "tessera::attention_forward", Traced.backward, setup_context=Traced.setup_context
+)
+
+
 def _distinct(tensors: tuple[Any, ...]) -> list[Any]:
     """The arguments, with a view for a tensor that comes again: torch.compile refuses an
     autograd.Function that gets one tensor twice, as in attention(x, x, x).
@@ -152,6 +179,13 @@ _traced: Any = Traced  # torch gives apply no types
 
 def traced(*arguments: Any) -> Any:
     """out and lse through the operators."""
-    if torch.compiler.is_compiling() and not needs_gradients(*arguments[: len(_INPUTS)]):
-        return forward_operator(*arguments)  # Dynamo traces no Function without gradients
+    if torch.compiler.is_compiling():
+        if torch._C._are_functorch_transforms_active():
+            # Dynamo hides there that a tensor requires gradients; they would be 0 without a word.
+            raise RuntimeError(
+                "a transform of torch.func meets tessera's attention inside torch.compile; leave "
+                "fullgraph off, so that this part runs uncompiled"
+            )
+        if not needs_gradients(*arguments[: len(_INPUTS)]):
+            return forward_operator(*arguments)  # Dynamo traces no Function without gradients
     return _traced.apply(*_distinct(arguments))

@@ -2,7 +2,8 @@
 
 A traced graph (torch.compile, torch.export, vmap) holds these; eager code calls the library at once
 (_function.py). An operator takes tensors, numbers and words alone, at fixed places: `pack` puts the
-options of tessera.attention there, `unpack` takes them from there. Gradients are not registered
+options of tessera.attention there, `unpack` takes them from there; heads_first, the last, says how
+the memory of out lies. Gradients are not registered
 here: the autograd.Function around the operators has them.
 """
 
@@ -29,6 +30,7 @@ _SCALARS = {
     "causal": "bool", "left": "SymInt?", "right": "SymInt?", "align": "str?", "offset": "SymInt?",
     "scale": "float?", "softcap": "float", "dropout_p": "float", "dropout_offset": "int",
     "batch_invariant": "bool", "backend": "str?", "threads": "int?",
+    "heads_first": "bool",
 }
 _DEFAULTS = {
     "causal": False, "softcap": 0.0, "dropout_p": 0.0, "dropout_offset": 0, "batch_invariant": False
@@ -39,7 +41,7 @@ _LISTS = (
 # fmt: on
 _FIELDS = (*TENSORS, *_SCALARS)
 _PASSED_ON = [n for n in TENSORS if n not in ("offsets", "state_out", "state_lse", "seed")]
-_PASSED_ON += [n for n in _SCALARS if n not in ("left", "right", "align", "offset")]
+_PASSED_ON += [n for n in _SCALARS if n not in ("left", "right", "align", "offset", "heads_first")]
 _INPUTS = ", ".join(
     ["Tensor q", "Tensor k", "Tensor v"]
     + [f"Tensor? {name}" for name in TENSORS]
@@ -61,7 +63,9 @@ def _seed_tensor(seed: Any) -> Any:
     """An int or a tensor as a tensor of int64: a graph then takes it as data, not as a constant."""
     if isinstance(seed, torch.Tensor):
         return seed
-    return torch.full((), seed if seed < 2**63 else seed - 2**64, dtype=torch.int64)
+    if seed >= 2**63:  # no SymInt of torch.compile goes so far; a range makes it a constant
+        seed = range(seed, seed + 1)[0] - 2**64
+    return torch.full((), seed, dtype=torch.int64)
 
 
 def pack(options: dict[str, Any]) -> tuple[Any, ...]:
@@ -76,6 +80,7 @@ def pack(options: dict[str, Any]) -> tuple[Any, ...]:
     fields["align"] = align if word else None
     fields["offsets"] = _tensor(align) if vector else None
     fields["offset"] = None if word or vector else align
+    fields["heads_first"] = get("heads_first", False)
     fields["left"], fields["right"] = (None, None) if window is None else window
     fields["state_out"], fields["state_lse"] = (None, None) if state is None else state
     seed = get("seed") if get("dropout_p") else None
@@ -105,16 +110,24 @@ def lse_dtype(q: Any) -> Any:
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
+def new_out(q: Any, v: Any, heads_first: bool) -> Any:
+    """Memory for out, [B, Lq, H, Dv] of [B, H, Lq, Dv] if heads_first."""
+    if not heads_first:
+        # new_empty: empty_like would keep the strides of a permuted q, which the library does not.
+        return q.new_empty((*q.shape[:-1], v.shape[-1]))
+    batch, rows, heads, _ = q.shape
+    return q.new_empty((batch, heads, rows, v.shape[-1])).transpose(1, 2)
+
+
 def _forward(q: Any, k: Any, v: Any, *packed: Any) -> tuple[Any, Any]:
-    found: tuple[Any, Any] = attention(q, k, v, return_lse=True, **unpack(packed))
+    out = new_out(q, v, True) if packed[-1] else None
+    found: tuple[Any, Any] = attention(q, k, v, out=out, return_lse=True, **unpack(packed))
     return found
 
 
 def _fake_forward(q: Any, k: Any, v: Any, *packed: Any) -> tuple[Any, Any]:
     lse_shape = (*q.shape[:-3], q.shape[-2], q.shape[-3])
-    # new_empty: empty_like would keep the strides of a permuted q, which the library does not.
-    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
-    return out, q.new_empty(lse_shape, dtype=lse_dtype(q))
+    return new_out(q, v, packed[-1]), q.new_empty(lse_shape, dtype=lse_dtype(q))
 
 
 # ---- Backward ------------------------------------------------------------------------------------
