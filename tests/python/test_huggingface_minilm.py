@@ -12,16 +12,16 @@ from transformers import AutoModel, AutoTokenizer
 
 import tessera.huggingface
 
-MODULES = ("os", "shutil", "threading", "subprocess", "json", "random", "math", "statistics")
+MODULES = "os shutil threading subprocess json random math statistics csv socket string textwrap"
 
 
 def sentences():
-    """What Python's standard library says of its functions and classes: 2 to 60 words each."""
+    """What Python's standard library says of its functions and classes: 2 to 12 words each."""
     found = {}
-    for module in map(import_module, MODULES):
+    for module in map(import_module, MODULES.split()):
         for name, thing in inspect.getmembers(module, callable):
             words = (inspect.getdoc(thing) or "").split("\n\n")[0].split()
-            if not name.startswith("_") and 1 < len(words) <= 60:
+            if not name.startswith("_") and 1 < len(words) <= 12:
                 found[" ".join(words)] = None
     return list(found)
 
