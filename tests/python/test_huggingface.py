@@ -179,3 +179,40 @@ def test_compiled_models(name, pad):
     compiled = torch.compile(hf_models.model(name), backend="aot_eager", fullgraph=True)
     close(compiled(ids, **given)[0][mask.bool()], expected[mask.bool()])
     torch.compiler.reset()
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_compiled_gradients():
+    ids, mask = tokens(2, 10), padding(2, 10, left=3)
+
+    def gradients(run, model):
+        model.zero_grad()
+        out = run(ids, attention_mask=mask, use_cache=False).logits
+        out.log_softmax(-1)[mask.bool()].square().sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    expected, found = both("llama", lambda m: gradients(m, m))
+    compiled = torch.compile(hf_models.model("llama"), backend="aot_eager", fullgraph=True)
+    close(gradients(compiled, hf_models.model("llama")), expected, 3e-5)
+    close(found, expected, 3e-5)
+    torch.compiler.reset()
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_compiled_decoding_with_a_static_cache():
+    ids, mask = tokens(2, 9), padding(2, 9, left=3)
+
+    def run(model):
+        cache, logits, at = StaticCache(hf_models.model("mistral").config, max_cache_len=12), [], 0
+        for n in (6, 1, 1, 1):
+            places = torch.arange(at, at + n)[None].expand(2, -1)
+            piece = {"attention_mask": mask[:, : at + n], "cache": cache, "position_ids": places}
+            logits.append(model(ids[:, at : at + n], **piece).logits)
+            at += n
+        return torch.cat(logits, 1)
+
+    expected, _ = both("mistral", run)
+    found = run(torch.compile(hf_models.model("mistral"), backend="aot_eager"))
+    close(found[mask.bool()], expected[mask.bool()])
+    torch.compiler.reset()
