@@ -95,6 +95,31 @@ def _t5():
     return hf.T5ForConditionalGeneration(config)
 
 
+def _llama4():  # chunks
+    experts = {"num_local_experts": 2, "intermediate_size_mlp": 48, "head_dim": 8}
+    config = hf.Llama4TextConfig(**_LLAMA, **experts, attention_chunk_size=5)
+    return hf.Llama4ForCausalLM(config)
+
+
+def _deepseek_v3():  # values of another dimension than keys
+    heads = {
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 4,
+        "v_head_dim": 6,
+        "num_key_value_heads": 4,
+    }
+    ranks = {"q_lora_rank": 8, "kv_lora_rank": 8, "moe_intermediate_size": 16}
+    experts = {"n_routed_experts": 8, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2}
+    config = hf.DeepseekV3Config(**{**_LLAMA, **heads}, **ranks, **experts)
+    return hf.DeepseekV3ForCausalLM(config)
+
+
+def _modernbert():  # windows on both sides
+    small = {n: x for n, x in _LLAMA.items() if n != "num_key_value_heads"}
+    marks = {"cls_token_id": BOS, "sep_token_id": EOS}
+    return hf.ModernBertModel(hf.ModernBertConfig(**small, **marks, local_attention=6))
+
+
 _MAKERS = {
     "gpt2": _gpt2,
     "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA)),
@@ -105,6 +130,9 @@ _MAKERS = {
     "whisper": _whisper,
     "qwen2_vl": _qwen2_vl,
     "t5": _t5,
+    "llama4": _llama4,
+    "deepseek_v3": _deepseek_v3,
+    "modernbert": _modernbert,
 }
 DECODERS = ("gpt2", "llama", "mistral", "gemma2", "gpt_oss")
 
