@@ -43,6 +43,21 @@ def turned(turn: bool, *tensors: Any) -> tuple[Any, ...]:
     return tuple(x.transpose(1, 2) for x in tensors) if turn else tensors
 
 
+def attention_gradients(tensors: Any, needed: Any, options: dict[str, Any]) -> Any:
+    """dq, dk, dv, d_bias, d_sink, None where not needed. tensors: d_out, q, k, v, out, lse, d_lse,
+    bias, sink, of [B, L, H, D].
+    """
+    d_out, q, k, v, out, lse, d_lse, bias, sink = tensors
+    options = {"bias": bias, "sink": sink, **options}
+    if not torch.is_grad_enabled():
+        wanted = [name for name, need in zip(Gradients._fields, needed) if need]
+        return attention_backward(d_out, q, k, v, out, lse, d_lse=d_lse, wanted=wanted, **options)
+    # create_graph: the gradients get a history, which refuses.
+    packed = pack(options)
+    found = _traced_backward.apply(d_out, d_lse, out, lse, list(needed), q, k, v, *packed)
+    return tuple(x if need else None for x, need in zip(found, needed))
+
+
 class Eager(torch.autograd.Function):
     """Calls the library without the dispatcher. Tensors among the options are saved as torch saves
     them, so that hooks see them and changes in place are found.
@@ -78,19 +93,11 @@ class Eager(torch.autograd.Function):
         needed, turn = ctx.needs_input_grad, ctx.heads_first
         q, k, v, bias, sink, out, lse, *tensors = ctx.saved_tensors
         q, k, v, out = turned(turn, q, k, v, out)
-        wanted = [name for name, need in zip(Gradients._fields, needed) if need]
         d_out = turned(turn, d_out)[0] if d_out is not None else out.new_zeros(()).expand(out.shape)
-        options = {"bias": bias, "sink": sink, **ctx.options, **dict(zip(ctx.names, tensors))}
-        if torch.is_grad_enabled():  # create_graph: the gradients get a history, which refuses
-            found = _traced_backward.apply(
-                d_out, d_lse, out, lse, list(needed[:5]), q, k, v, *pack(options)
-            )
-            found = [x if need else None for x, need in zip(found, needed)]
-        else:
-            found = attention_backward(
-                d_out, q, k, v, out, lse, d_lse=d_lse, wanted=wanted, **options
-            )
-        dq, dk, dv, d_bias, d_sink = found
+        options = {**ctx.options, **dict(zip(ctx.names, tensors))}
+        dq, dk, dv, d_bias, d_sink = attention_gradients(
+            (d_out, q, k, v, out, lse, d_lse, bias, sink), needed[:5], options
+        )
         if turn:
             dq, dk, dv = (x if x is None else x.transpose(1, 2) for x in (dq, dk, dv))
         return dq, dk, dv, d_bias, d_sink, None, None
