@@ -219,3 +219,44 @@ def test_heads_of_key_and_value_may_differ():
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 2, 7, 6)
     expected = functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     torch.testing.assert_close(ours(q, k, v, enable_gqa=True), expected)
+
+
+def slopes(tensors, causal=False):
+    """The gradients of a loss."""
+    return torch.autograd.grad(ours(*tensors, is_causal=causal).square().sum(), tensors)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_saved_tensors_may_be_moved_by_hooks(causal):
+    tensors = [torch.randn(1, 2, 5, 4).requires_grad_() for _ in range(3)]
+    expected = slopes(tensors, causal)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
+        found = slopes(tensors, causal)
+    assert all(torch.equal(x, y) for x, y in zip(found, expected))
+
+
+def test_one_gradient_alone():
+    q, k, v = (torch.randn(1, 2, 5, 4) for _ in range(3))
+    expected = slopes([x.clone().requires_grad_() for x in (q, k, v)])
+    for i in range(3):
+        tensors = [x.clone().requires_grad_(i == j) for j, x in enumerate((q, k, v))]
+        ours(*tensors).square().sum().backward()
+        assert torch.equal(tensors[i].grad, expected[i])
+        assert all(x.grad is None for j, x in enumerate(tensors) if j != i)
+
+
+def test_a_second_derivative_is_refused():
+    x = torch.randn(1, 2, 5, 4, requires_grad=True)
+    (slope,) = torch.autograd.grad(ours(x, x, x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="a second derivative of tessera's attention"):
+        slope.sum().backward()
+
+
+def test_tensors_that_are_not_what_their_memory_says():
+    x = torch.randn(1, 2, 5, 4)
+    negated = torch.randn(1, 2, 5, 4, dtype=torch.complex64).conj().imag
+    assert ours(x, x, x).shape == x.shape
+    with pytest.raises(ValueError, match="k is a negated view"):
+        ours(x, negated, x)
+    with pytest.raises(ValueError, match="k lies on the device 'meta'"):
+        ours(x, x.to("meta"), x)

@@ -9,7 +9,7 @@ from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from tessera.torch._attention import PLAIN, autocast, call, is_eager, single
 from tessera.torch._function import needs_gradients
-from tessera.torch._plain import plain
+from tessera.torch._plain import computed, plain
 
 theirs: Any = torch.nn.functional.scaled_dot_product_attention
 _broadcast_shapes: Any = torch.broadcast_shapes  # torch gives it no types
@@ -80,13 +80,9 @@ def _compute(
     query: Any, key: Any, value: Any, mask: Any, dropout_p: Any, causal: Any, scale: Any
 ) -> Any:
     """The call on [B, H, L, D]."""
-    if (
-        mask is None
-        and not dropout_p
-        and needs_gradients(query, key, value, None, None)
-        and is_eager(query, key, value)
-    ):
-        return plain(query, key, value, causal, scale)
+    if mask is None and not dropout_p and is_eager(query, key, value):
+        gradients = needs_gradients(query, key, value, None, None)
+        return (plain if gradients else computed)(query, key, value, causal, scale)
     options = {"scale": scale, "causal": causal, "align": "top_left" if causal else None}
     if dropout_p:
         options["dropout_p"] = dropout_p
