@@ -2,10 +2,14 @@
 
   out = tessera.attention(q, k, v, causal=True)      # [B, L, H, D], as the C library has it
 
-Importing this module imports neither NumPy nor torch.
+Importing this module imports neither NumPy nor torch. Its parts tessera.torch, tessera.flash_attn,
+tessera.flash_attn3, tessera.huggingface and tessera.onnx are imported when they are first named.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from tessera._attention import attention, plan
 from tessera._backward import Gradients, attention_backward
@@ -24,3 +28,10 @@ __all__ = [
     "plan",
     "rotate",
 ]
+_PARTS = ("flash_attn", "flash_attn3", "huggingface", "onnx", "torch")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"tessera.{name}")
+    raise AttributeError(f"module 'tessera' has no attribute '{name}'")

@@ -59,8 +59,9 @@ def attention(
     A row that sees no key gives 0 and lse = -inf (the sink, if there is one).
 
     Tensors are NumPy arrays (with ml_dtypes.bfloat16), torch tensors, or objects with __dlpack__,
-    on the CPU. They are read where they lie, with any strides; nothing is copied. Of the vectors of
-    integers, those that count rows may also be lists.
+    on the CPU. They are read where they lie, with any strides; nothing is copied, so that tensors
+    [B, H, L, D] are passed as their views x.swapaxes(1, 2), `out` too. Of the vectors of integers,
+    those that count rows may also be lists.
 
     Args:
       q: [B, Lq, H, D] float32, float16, bfloat16 or (slow) float64; packed: [total, H, D].
@@ -69,6 +70,7 @@ def attention(
       v: [B, Lk, Hk, Dv], lying as k does.
       causal: the same as a window whose right side is 0.
       window: (left, right): keys visible before and after the diagonal, inclusive; None or -1: all.
+        With causal the right side is 0, whatever is given.
       align: the key on the diagonal of query 0, for a band or alibi: "top_left" (key 0),
         "bottom_right" (keys of the sequence - its queries), an integer, or [B] integers. Required
         where a sequence has not as many keys as queries.

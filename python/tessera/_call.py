@@ -33,11 +33,19 @@ _LISTS = {"kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q"
 _LISTS.add("offsets")
 
 
+def _integers(name: str, values: Sequence[Any]) -> list[int]:
+    for i, x in enumerate(values):
+        if isinstance(x, bool) or not hasattr(x, "__index__"):
+            raise ValueError(f"{name}[{i}] is {x!r}; a list of {name} must hold integers")
+    return [int(x) for x in values]
+
+
 def optional(kind: Kind, name: str, x: Any, memory: list[Any], lead: int = 0) -> bytes:
     """A packed tensor, or an absent one; what it points at goes into memory."""
     if x is None:
         return d.ABSENT
-    x = kind.integers(x) if name in _LISTS and isinstance(x, (list, tuple)) else adopt(x, name)
+    listed = name in _LISTS and isinstance(x, (list, tuple))
+    x = kind.integers(_integers(name, x)) if listed else adopt(x, name)
     own = kinds[type(x)]
     check_kind(kind, own, "q", name)
     if name in ("mask", "bias"):

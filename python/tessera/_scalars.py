@@ -20,8 +20,8 @@ def _side(window: Any, side: Any) -> int:
         return d.UNBOUNDED
     if isinstance(side, bool) or not hasattr(side, "__index__") or not 0 <= side <= d.UNBOUNDED:
         raise ValueError(
-            f"window is {window}; each side must be a count of keys, 0 or more, or None (or -1) "
-            "for all of them"
+            f"window is {window}; each side must be a count of keys, from 0 to 2^63 - 1, or None "
+            "(or -1) for all of them"
         )
     return int(side)
 
@@ -39,25 +39,38 @@ def _sides(window: Any) -> tuple[int, int]:
 
 def is_offsets(align: Any) -> bool:
     """Whether align is a vector, one offset for each sequence."""
-    if align is None or isinstance(align, (str, int)):
+    if align is None or isinstance(align, (str, int, float)):
         return False
     return not hasattr(align, "__index__") or len(getattr(align, "shape", ())) > 0
 
 
+def _refuse_align(align: Any) -> None:
+    raise ValueError(
+        f"align is {align!r}; it must be 'top_left', 'bottom_right', the key on the diagonal of "
+        "query 0 (an integer), or a vector of them, one for each sequence"
+    )
+
+
+def _require_flag(name: str, value: Any) -> None:
+    """Numbers and arrays of one element are as good as a bool; a text is always true."""
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{name} is {value!r}; it must be True or False")
+
+
 def band(causal: bool, window: Window | None, align: Any) -> tuple[int, int, int, int]:
     """align, left, right and offset of a descriptor."""
+    _require_flag("causal", causal)
     if window is None and align is None:
         return _CAUSAL_BAND if causal else _PLAIN_BAND
     left, right = (d.UNBOUNDED, d.UNBOUNDED) if window is None else _sides(window)
     right = 0 if causal else right
     if align is None or isinstance(align, str):
         if align not in _ALIGN:
-            raise ValueError(
-                f"align is '{align}'; it must be 'top_left', 'bottom_right', the key on the "
-                "diagonal of query 0 (an integer), or a vector of them, one for each sequence"
-            )
+            _refuse_align(align)
         return _ALIGN[align], left, right, 0
     if not is_offsets(align):
+        if isinstance(align, (bool, float)):
+            _refuse_align(align)
         if not -d.UNBOUNDED <= align <= d.UNBOUNDED:
             raise ValueError(f"align is {align}; an offset must fit into 64 bits")
         return d.OFFSET, left, right, int(align)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -118,6 +119,31 @@ REFUSALS = {
         lambda: tessera.attention(Q, Q, Q, align="left"),
         ValueError,
         "align is 'left'; it must be 'top_left'",
+    ),
+    "align as a float": (
+        lambda: tessera.attention(Q, Q, Q, align=2.0),
+        ValueError,
+        r"align is 2.0; it must be .* \(an integer\)",
+    ),
+    "align as a bool": (
+        lambda: tessera.attention(Q, Q, Q, align=True),
+        ValueError,
+        "align is True",
+    ),
+    "causal as a text": (
+        lambda: tessera.attention(Q, Q, Q, causal="no"),
+        ValueError,
+        "causal is 'no'; it must be True or False",
+    ),
+    "a wide side": (
+        lambda: tessera.attention(Q, Q, Q, window=(2**70, 0)),
+        ValueError,
+        r"from 0 to 2\^63 - 1",
+    ),
+    "lengths that are no integers": (
+        lambda: tessera.attention(Q, K, K, kv_lengths=(3.7,)),
+        ValueError,
+        r"kv_lengths\[0\] is 3.7; a list of kv_lengths must hold integers",
     ),
     "align of 65 bits": (lambda: tessera.attention(Q, Q, Q, align=2**64), ValueError, "64 bits"),
     "causal without align": (
@@ -292,6 +318,12 @@ def test_a_missing_library_is_a_sentence():
     failed = run("import tessera", TESSERA_LIBRARY="/nowhere/libtessera.so")
     assert "ImportError: the native library of tessera was not found" in failed.stderr
     assert "set TESSERA_LIBRARY" in failed.stderr
+
+
+def test_parts_are_imported_when_they_are_named():
+    assert tessera.onnx.attention is importlib.import_module("tessera.onnx").attention
+    with pytest.raises(AttributeError, match="has no attribute 'jax'"):
+        tessera.jax  # noqa: B018
 
 
 def test_importing_imports_no_array_library():
