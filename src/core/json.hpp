@@ -17,16 +17,17 @@ class Json {
   Json(std::initializer_list<Member> members);
   static Json array() { return Json(Text{"[]"}); }
 
-  Json(std::string_view string);  // UTF-8
-  Json(const std::string& string) : Json(std::string_view(string)) {}
-  Json(const char* string) : Json(std::string_view(string)) {}
-  template <std::integral Number> Json(Number number) {
+  // A string of UTF-8, a number or a truth; a description is written as it will read.
+  explicit(false) Json(std::string_view string);
+  explicit(false) Json(const std::string& string) : Json(std::string_view(string)) {}
+  explicit(false) Json(const char* string) : Json(std::string_view(string)) {}
+  template <std::integral Number> explicit(false) Json(Number number) {
     if constexpr (std::same_as<Number, bool>)
       text_ = number ? "true" : "false";
     else
       text_ = std::to_string(number);
   }
-  Json(double number);  // with all its digits; null where it is not finite
+  explicit(false) Json(double number);  // with all its digits; null where it is not finite
 
   // To an array, and to an object.
   void push_back(const Json& value) { append("", value); }
