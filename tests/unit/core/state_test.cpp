@@ -129,8 +129,8 @@ TEST(State, BothInfinitiesMeanEmptyWhateverTheRowHolds) {
   }
 }
 
-// The weight exp(-1400) is positive, though double loses it in one step and not in two: the infinity
-// that it weighs stays one in any order, and meets another one as infinities do.
+// The weight exp(-1400) is positive, though double loses it in one step and not in two: the
+// infinity that it weighs stays one in any order, and meets another one as infinities do.
 TEST(State, AnInfinityStaysOneHoweverLittleItWeighs) {
   std::vector<Key> keys{{-700, {-kInfinity, kInfinity, 1}}, {0, {1, 1, 1}}, {700, {2, -3, 4}}};
   const auto by_score = [](const Key& a, const Key& b) { return a.score < b.score; };
