@@ -23,13 +23,15 @@ void add_head(const Problem& p, const Gradients& g, std::int64_t b, std::int64_t
   std::vector<double> out(std::size_t(p.value_dim)), d_out(out.size()), value(out.size());
   for (std::int64_t i = 0; i < head.queries(); ++i) {
     State row = head.attend(i, [](double) {});
-    if (row.empty()) continue;
+    const bool sees = !row.empty();
     row.absorb(head.sink());
+    if (row.empty()) continue;
     row.finish(out);
     load_row(g.d_out, head.query_place(i), d_out);
     const double lse = row.lse();
     const double d_lse = g.d_lse.present() ? g.d_lse.load(head.lse_place(i)) : 0;
-    const double d_row = d_lse - dot(d_out, out);
+    const double d_row = d_lse - (sees ? dot(d_out, out) : 0);
+    if (head.sink() != -kInfinity) sums.d_sink += std::exp(head.sink() - lse) * d_row;
     head.each_visible(i, [&](std::int64_t j, Score score) {
       const double probability = std::exp(score.value - lse), weight = head.dropout_weight(i, j);
       double d_probability = 0;

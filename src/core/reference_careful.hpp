@@ -14,6 +14,7 @@ struct HeadGradients {
   std::vector<double> dq, dk, dv;  // [queries][D], [keys][D], [keys][Dv]; empty ones are not wanted
   // Called with (i, j, dS) of each visible pair, if there is one; dS before the slope of the cap.
   std::function<void(std::int64_t, std::int64_t, double)> d_score;
+  double d_sink = 0;
 };
 
 // Adds what the query head h of sequence b contributes.

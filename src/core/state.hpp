@@ -53,6 +53,12 @@ struct State {
   // The factor that moves sums measured from `m` to the maximum `to`.
   static double rescale(double m, double to) { return std::exp(m - base(to)); }
 
+  // `x` times the weight of a key that is seen. Such a weight is positive even where double loses
+  // it, so that an infinity stays one, whatever the order of the keys.
+  static double weighed(double weight, double x) {
+    return weight == 0 && std::isinf(x) ? x : weight * x;
+  }
+
   // A key of score s, without its value: the sink, or a pair that dropout removes. -inf hides it.
   // Returns exp(s - m).
   double absorb(double s) {
@@ -67,7 +73,7 @@ struct State {
   void absorb(double s, double weight, std::span<const double> v) {
     const double p = absorb(s) * weight;
     if (s == -kInfinity || weight == 0) return;
-    for (std::size_t d = 0; d < o.size(); ++d) o[d] += p * v[d];
+    for (std::size_t d = 0; d < o.size(); ++d) o[d] += weighed(p, v[d]);
   }
 
   // The state of both sets of keys, which share none.
@@ -75,7 +81,7 @@ struct State {
     raise(other.m);
     const double factor = rescale(other.m, m);
     l += factor * other.l;
-    for (std::size_t d = 0; d < o.size(); ++d) o[d] += factor * other.o[d];
+    for (std::size_t d = 0; d < o.size(); ++d) o[d] += weighed(factor, other.o[d]);
   }
 
   // The natural logarithm of the sum of exp(score); -inf if there was none.
@@ -92,7 +98,7 @@ struct State {
     if (s <= m) return;
     const double factor = rescale(m, s);
     l *= factor;
-    for (double& x : o) x *= factor;
+    for (double& x : o) x = weighed(factor, x);
     m = s;
   }
 };

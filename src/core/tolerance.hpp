@@ -59,6 +59,14 @@ inline const BoundRow& bound_row(DType dtype) {
   return *row;
 }
 
+// The norm of the finite elements.
+inline double finite_norm(std::span<const double> x) {
+  double squares = 0;
+  for (const double y : x)
+    if (std::isfinite(y)) squares += y * y;
+  return std::sqrt(squares);
+}
+
 // The type in which sums are formed.
 inline DType sums_of(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -69,6 +77,13 @@ inline DType sums_of(DType dtype) {
 inline double bound(DType dtype, std::int64_t keys, const ScoreSize& size) {
   return bound_row(dtype).forward +
          bound_row(sums_of(dtype)).forward * (growth(keys, effective_score(size)) - 1);
+}
+
+// The same of out, whose elements may each have lost `lost` besides (underflow.hpp); not where all
+// of them are 0.
+inline double out_bound(double relative, double lost, std::span<const double> ref) {
+  const double size = finite_norm(ref);
+  return size == 0 ? relative : relative + lost * std::sqrt(double(ref.size())) / size;
 }
 
 // The largest allowed |lse - ref| / max(1, |ref|), for inputs of any dtype: lse is float32. Scores
@@ -165,6 +180,7 @@ struct GradientMeasure {
   std::int64_t summed;          // longest_sum()
   ScoreSize score;
   TermNorms terms;
+  double lost = 0;  // lost_of_gradient() of underflow.hpp
 };
 
 // The sizes of a call.
@@ -183,14 +199,6 @@ constexpr std::int64_t longest_sum(Gradient of, const PairSizes& s, std::int64_t
   }
   const std::int64_t pairs = s.batch * s.heads * s.queries * s.keys;
   return elements == 0 ? 0 : pairs / elements;
-}
-
-// The norm of the finite elements.
-inline double finite_norm(std::span<const double> x) {
-  double squares = 0;
-  for (const double y : x)
-    if (std::isfinite(y)) squares += y * y;
-  return std::sqrt(squares);
 }
 
 // The size that the error of a gradient is relative to: its norm, or half of what its norm would be
@@ -222,7 +230,7 @@ inline double gradient_bound(const GradientMeasure& m, std::span<const double> r
   // N(0, 1) inputs have less than half of it; beyond that the error of out in float32 counts too.
   return sum + bound_row(sums).forward * std::max(0., read - 0.5) +
          (few ? weights + result + out : std::hypot(weights, result, out)) +
-         half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) / size;
+         (half_unit(m.gradient, 0) * std::sqrt(double(ref.size())) + m.lost) / size;
 }
 
 inline double relative_error(std::span<const double> x, std::span<const double> ref,

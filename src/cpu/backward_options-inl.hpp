@@ -137,43 +137,41 @@ HWY_NOINLINE inline void differentiate_bias(Call& call, int worker) {
   });
 }
 
-// Whether row `row` of q sees a key, by the definition: where every weight of its keys is lost or
-// dropped, neither out nor lse tells.
-HWY_NOINLINE inline bool sees_a_key(const BackwardCall& c, std::int64_t b, std::int64_t h,
-                                    std::int64_t row) {
-  const std::int64_t query = row - c.p.sequence(b).q_begin;
-  bool sees = false;
-  core::reference::HeadGradients head;
-  head.d_score = [&](std::int64_t i, std::int64_t, double) { sees = sees || i == query; };
-  core::reference::add_head(c.p, c.g, b, h, head);
-  return sees;
+// d_sink of head h: exp(sink - lse) (dLSE - <dO, O>) summed over the rows that know something.
+inline double sum_sink(const BackwardCall& c, std::int64_t h) {
+  const Problem& p = c.p;
+  const double sink = p.sink.load(h);
+  std::vector<double> out(std::size_t(p.value_dim)), d_out(out.size());
+  double sum = 0;
+  for (std::int64_t b = 0; b < p.batch && sink != -double(kInfinity); ++b) {
+    const Sequence s = p.sequence(b);
+    for (std::int64_t row = s.q_begin; row < s.q_begin + s.queries; ++row) {
+      const double lse = p.lse.load(s.q_batch, h, row);
+      if (std::isinf(lse)) continue;
+      core::load_row(p.out, {s.q_batch, row, h, 0}, out);
+      core::load_row(c.g.d_out, {s.q_batch, row, h, 0}, d_out);
+      double d_row = c.g.d_lse.present() ? c.g.d_lse.load(s.q_batch, h, row) : 0;
+      for (std::size_t n = 0; n < out.size(); ++n) d_row -= out[n] * d_out[n];
+      sum += std::exp(sink - lse) * d_row;
+    }
+  }
+  return sum;
 }
 
-// dsink += exp(sink - lse) (dLSE - <dO, O>): the sink is a key whose value is 0.
+// The careful path: the same sum by the definition.
+HWY_NOINLINE inline double define_sink(const BackwardCall& c, std::int64_t h) {
+  core::reference::HeadGradients sums;
+  for (std::int64_t b = 0; b < c.p.batch; ++b) core::reference::add_head(c.p, c.g, b, h, sums);
+  return sums.d_sink;
+}
+
+// The sink is a key whose value is 0. A sum that is not finite may be so by what nobody asked for:
+// dO of a row that sees no key, or an element of out that its type could not hold.
 HWY_NOINLINE inline void differentiate_sink(Call& call, int worker) {
   const BackwardCall c{call.problem, *call.gradients};
-  const Problem& p = c.p;
-  std::vector<double> out(std::size_t(p.value_dim)), d_out(out.size());
   call.tasks.work(worker, [&](std::int64_t h) {
-    const double sink = p.sink.load(h);
-    double sum = 0;
-    for (std::int64_t b = 0; b < p.batch && sink != -double(kInfinity); ++b) {
-      const Sequence s = p.sequence(b);
-      for (std::int64_t row = s.q_begin; row < s.q_begin + s.queries; ++row) {
-        const double lse = p.lse.load(s.q_batch, h, row);
-        if (std::isinf(lse)) continue;
-        core::load_row(p.out, {s.q_batch, row, h, 0}, out);
-        core::load_row(c.g.d_out, {s.q_batch, row, h, 0}, d_out);
-        // A row that sees no key has out = 0, and dO of it is not looked at.
-        const auto is_finite = [](double x) { return std::isfinite(x); };
-        const bool sees =
-            std::any_of(out.begin(), out.end(), [](double x) { return x != 0; }) ||
-            (!std::all_of(d_out.begin(), d_out.end(), is_finite) && sees_a_key(c, b, h, row));
-        double d_row = c.g.d_lse.present() ? c.g.d_lse.load(s.q_batch, h, row) : 0;
-        for (std::size_t n = 0; n < out.size() && sees; ++n) d_row -= out[n] * d_out[n];
-        sum += std::exp(sink - lse) * d_row;
-      }
-    }
+    double sum = sum_sink(c, h);
+    if (!std::isfinite(sum)) sum = define_sink(c, h);
     store_gradient(c.g.d_sink, {h, 0, 0, 0}, std::span(&sum, 1), c.g.accumulate);
   });
 }

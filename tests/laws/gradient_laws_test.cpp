@@ -260,5 +260,36 @@ TEST_P(GradientLaws, what_is_not_finite_reaches_only_what_sees_it) {
   });
 }
 
+// Values that dropout scales beyond float16 make out infinite where the definition, which forms out
+// anew, has finite gradients: d_sink too, where the sink has lost its weight and where it has some.
+TEST_P(GradientLaws, an_out_that_its_type_cannot_hold_leaves_gradients_finite) {
+  const auto make = [](Dice& dice) {
+    Case c = case_with_all(dice);
+    c.dropout = 0.5f;
+    c.pull->wide = true;
+    return c;
+  };
+  for_cases(6, make, [](const Backend& on, const Case& c) {
+    if (c.dtype != DType::kFloat16) return;
+    for (const double sink : {-200., 0.}) {
+      BackwardInputs in(c);
+      in.call.v.fill([](const Index4& i) { return i[3] % 2 == 0 ? 60000 : -60000; });
+      in.call.sink.fill([sink](const Index4&) { return sink; });
+      EXPECT_TRUE(is_right(differentiate(on, in), in, on)) << "sink " << sink;
+    }
+  });
+}
+
+// Where out is 0, NaN from above counts in the rows that see a key, and in no other.
+TEST_P(GradientLaws, the_sink_of_rows_with_an_out_of_0_is_right) {
+  for_cases(6, case_with_all, [](const Backend& on, const Case& c) {
+    BackwardInputs in(c);
+    in.call.v.fill([](const Index4&) { return 0.; });
+    EXPECT_TRUE(is_right(differentiate(on, with_empty_rows_poisoned(in)), in, on));
+    if (in.from_above.d_out.count() > 0) in.from_above.d_out.set({}, kNaN);
+    EXPECT_TRUE(is_right(differentiate(on, in), in, on));
+  });
+}
+
 }  // namespace
 }  // namespace tessera::test

@@ -94,9 +94,11 @@ testing::AssertionResult agrees(const Pair& pair, DType dtype, const Allowance& 
                       fmt::format("relative error {:.3g} of all", off.relative));
 }
 
-testing::AssertionResult out_agrees(const Array& out, const Array& definition, double bound) {
+// `lost`: of each element, besides the relative bound.
+testing::AssertionResult out_agrees(const Array& out, const Array& definition, double bound,
+                                    double lost) {
   const std::vector<double> got = values(out), want = representable(definition, out.dtype());
-  return agrees({"out", out.shape(), got, want}, out.dtype(), {bound});
+  return agrees({"out", out.shape(), got, want}, out.dtype(), {core::out_bound(bound, lost, want)});
 }
 
 testing::AssertionResult lse_agrees(const Array& lse, const Array& definition, double bound) {
@@ -140,12 +142,23 @@ core::ScoreSize score_size(const Inputs& in, const Outputs& definition) {
                                 in.of.dense() ? core::Rows::kPaired : core::Rows::kAny)};
 }
 
+core::OperandSizes operand_sizes(const Inputs& in) {
+  const double scale{in.of.scale};
+  return {
+      .scale = std::isnan(scale) ? 1 / std::sqrt(double(in.of.dim)) : scale,
+      .dropout = 1 / (1 - double{in.of.dropout}),
+      .q = core::longest_row(in.q.tensor()),
+      .k = core::longest_row(in.k.tensor()),
+      .v = std::max(core::longest_row(in.v.tensor()), core::longest_row(in.state_out.tensor()))};
+}
+
 testing::AssertionResult agree(const Outputs& got, const Outputs& definition, const Inputs& inputs,
                                const Backend& on, double slack) {
   const Case& c = inputs.of;
   const core::ScoreSize size = score_size(inputs, definition);
   auto result =
-      out_agrees(got.out, definition.out, slack * core::bound(c.out_dtype(), c.keys, size));
+      out_agrees(got.out, definition.out, slack * core::bound(c.out_dtype(), c.keys, size),
+                 slack * core::lost_of_out(c.dtype, c.keys, operand_sizes(inputs)));
   if (result && got.lse.present())
     result = lse_agrees(got.lse, definition.lse, slack * core::lse_bound(c.keys, size));
   return result ? result : result << "\n  " << on.command(c);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/tolerance.hpp"
+#include "core/underflow.hpp"
 #include "support/backend.hpp"
 #include "support/inputs.hpp"
 
@@ -20,6 +21,9 @@ core::Deviation deviation(const Array& got, const Array& want);
 
 // What the bounds ask of a case; `definition` is its result by the reference.
 core::ScoreSize score_size(const Inputs& in, const Outputs& definition);
+
+// The sizes of what a call reads; of the forward pass alone.
+core::OperandSizes operand_sizes(const Inputs& in);
 
 // out and lse against the definition (in float64), within core::bound.
 // `slack`: what the bounds are multiplied by, where they were not made for the numbers.

@@ -40,6 +40,16 @@ Array make_gradient(const Inputs& in, Gradient g) {
   return {dtype, of.shape(), g == Gradient::kSink ? Layout::kDense : p.layout};
 }
 
+// What the gradients may have lost below the normal numbers; `forward` is by the definition.
+core::LostTerms lost_terms(const BackwardInputs& in, const Outputs& forward) {
+  const core::Tensor d_out = in.from_above.d_out.tensor();
+  core::OperandSizes sizes = operand_sizes(in.call);
+  sizes.d_out = core::longest_row(d_out);
+  sizes.d_lse = core::longest_row(in.from_above.d_lse.tensor());
+  return {in.of().dtype, in.of().keys, sizes,
+          core::lost_of_reads(in.of().out_dtype(), forward.out.tensor(), d_out)};
+}
+
 core::PairSizes sizes_of(const Case& c) {
   return {c.batch, c.heads, c.kv_heads, c.queries, c.keys};
 }
@@ -108,16 +118,20 @@ GradientArrays define_gradients(const BackwardInputs& in) {
 
 testing::AssertionResult agree(const GradientArrays& got, const GradientArrays& definition,
                                const BackwardInputs& in, const Backend& on, double slack) {
-  const core::ScoreSize score = score_size(in.call, define(in.call));
+  const Outputs forward = define(in.call);
+  const core::ScoreSize score = score_size(in.call, forward);
+  const core::LostTerms lost = lost_terms(in, forward);
   for (const Gradient g : kEveryGradient) {
     if (!got[g].present()) continue;
+    const std::int64_t summed = core::longest_sum(g, sizes_of(in.of()), got[g].count());
     const core::GradientMeasure measure{
         .inputs = in.of().dtype,
         .out = in.of().out_dtype(),
         .gradient = got[g].dtype(),
-        .summed = core::longest_sum(g, sizes_of(in.of()), got[g].count()),
+        .summed = summed,
         .score = score,
-        .terms = definition.terms[std::size_t(g)]};
+        .terms = definition.terms[std::size_t(g)],
+        .lost = core::lost_of_gradient(g, lost, summed, got[g].count())};
     auto result = gradient_agrees(got[g], definition[g], measure,
                                   core::kGradientNames[std::size_t(g)], slack);
     if (!result) return result << "\n  " << on.command(in.of());

@@ -45,7 +45,8 @@ Verdict judge_gradient(const core::Tensor& x, const core::Tensor& ref,
 Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure) {
   const std::vector<double> got = elements(x), want = representable(ref, measure.dtype);
   const core::Deviation deviation = core::deviation(got, want);
-  const double bound = core::bound(measure.dtype, measure.keys, measure.score);
+  const double bound =
+      core::out_bound(core::bound(measure.dtype, measure.keys, measure.score), measure.lost, want);
   return {deviation.largest, deviation.relative, bound,
           core::within(measure.dtype, got, want, bound)};
 }

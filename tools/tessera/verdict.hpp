@@ -18,6 +18,7 @@ struct Measure {
   core::DType dtype;
   std::int64_t keys;
   core::ScoreSize score;
+  double lost = 0;  // core::lost_of_out()
 };
 Verdict judge_out(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);
 Verdict judge_lse(const core::Tensor& x, const core::Tensor& ref, const Measure& measure);

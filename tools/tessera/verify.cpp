@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "core/underflow.hpp"
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/command.hpp"
 #include "tools/tessera/definition.hpp"
@@ -99,6 +101,30 @@ core::PairSizes pair_sizes(const Shape& s) {
   return {s.batch, s.heads, s.kv_heads, s.queries, s.keys};
 }
 
+// How large the operands of the forward pass are.
+core::OperandSizes operand_sizes(const Inputs& inputs, const AttentionOptions& options) {
+  const tessera_attention_desc desc = describe(inputs, options);
+  const double scale{desc.scale};
+  return {.scale = std::isnan(scale) ? 1 / std::sqrt(double(inputs.q.tensor.shape[3])) : scale,
+          .dropout = 1 / (1 - double{desc.dropout_p}),
+          .q = core::longest_row(inputs.q.tensor),
+          .k = core::longest_row(inputs.k.tensor),
+          .v = std::max(core::longest_row(inputs.v.tensor),
+                        core::longest_row(inputs.state_out.tensor))};
+}
+
+// What the gradients may have lost below the normal numbers.
+core::LostTerms lost_terms(const Verify& verify, const Inputs& inputs, const Upstream& from_above,
+                           const Outcome& call) {
+  core::OperandSizes sizes = operand_sizes(inputs, verify.options);
+  const core::Tensor& d_out = from_above.d_out.tensor;
+  sizes.d_out = core::longest_row(d_out);
+  sizes.d_lse = core::longest_row(from_above.d_lse.tensor);
+  return {inputs.q.tensor.dtype, shape_of(inputs).keys, sizes,
+          core::lost_of_reads(call.results.out.tensor.dtype, call.definition.results.out.tensor,
+                              d_out)};
+}
+
 // The gradients of the call that gave `results`.
 void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& call,
                     Report& report) {
@@ -112,16 +138,19 @@ void judge_backward(const Verify& verify, const Inputs& inputs, const Outcome& c
   differentiate(call.context, desc);
   const GradientDefinition definition =
       define_gradients(call.context, inputs, verify.options, upstream, call.definition);
+  const core::LostTerms lost = lost_terms(verify, inputs, upstream, call);
   for (const core::Gradient g : kEveryGradient) {
     const Array& got = gradients[g];
     if (!got.present()) continue;
-    const core::GradientMeasure measure{
-        .inputs = report.dtype,
-        .out = call.results.out.tensor.dtype,
-        .gradient = got.tensor.dtype,
-        .summed = core::longest_sum(g, pair_sizes(report.shape), count(got.tensor)),
-        .score = report.score,
-        .terms = definition.terms[std::size_t(g)]};
+    const std::int64_t elements = count(got.tensor);
+    const std::int64_t summed = core::longest_sum(g, pair_sizes(report.shape), elements);
+    const core::GradientMeasure measure{.inputs = report.dtype,
+                                        .out = call.results.out.tensor.dtype,
+                                        .gradient = got.tensor.dtype,
+                                        .summed = summed,
+                                        .score = report.score,
+                                        .terms = definition.terms[std::size_t(g)],
+                                        .lost = core::lost_of_gradient(g, lost, summed, elements)};
     report.gradients.push_back(
         {core::kGradientNames[std::size_t(g)],
          judge_gradient(got.tensor, definition.gradients[g].tensor, measure)});
@@ -152,7 +181,9 @@ Report judge(const Verify& verify) {
       definition.score_max,
       core::largest_product(inputs.q.tensor, inputs.k.tensor,
                             double{describe(inputs, verify.options).scale}, rows_read(inputs))};
-  const Measure measure{dtype, shape.keys, score};
+  const Measure measure{
+      dtype, shape.keys, score,
+      core::lost_of_out(dtype, shape.keys, operand_sizes(inputs, verify.options))};
   Report report;
   report.shape = shape;
   report.dtype = dtype;

@@ -129,6 +129,26 @@ TEST(State, BothInfinitiesMeanEmptyWhateverTheRowHolds) {
   }
 }
 
+// The weight exp(-1400) is positive, though double loses it in one step and not in two: the
+// infinity that it weighs stays one in any order, and meets another one as infinities do.
+TEST(State, AnInfinityStaysOneHoweverLittleItWeighs) {
+  std::vector<Key> keys{{-700, {-kInfinity, kInfinity, 1}}, {0, {1, 1, 1}}, {700, {2, -3, 4}}};
+  const auto by_score = [](const Key& a, const Key& b) { return a.score < b.score; };
+  do {
+    State rows(kDim);
+    for (const Key& k : keys) rows.merge(State::finished(k.score, k.value));
+    for (const State& state : {absorb(keys, 0, keys.size()), rows}) {
+      EXPECT_EQ(state.lse(), 700);
+      EXPECT_EQ(finish(state), (std::vector<double>{-kInfinity, kInfinity, 4}));
+    }
+  } while (std::next_permutation(keys.begin(), keys.end(), by_score));
+  const auto meets = State::finished(-900, std::vector<double>{kInfinity, kInfinity, 1});
+  const std::vector<double> both = finish(merged(absorb(keys, 0, keys.size()), meets));
+  EXPECT_TRUE(std::isnan(both[0]));
+  EXPECT_EQ(both[1], kInfinity);
+  EXPECT_EQ(both[2], 4);
+}
+
 TEST(State, HiddenKeysAreNotMultiplied) {
   State state(kDim);
   state.absorb(-kInfinity, 1, std::vector<double>(kDim, kNan));
