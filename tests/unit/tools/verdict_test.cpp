@@ -51,6 +51,17 @@ TEST(Verdict, TurnsAtTheBoundOfTheContract) {
   EXPECT_NEAR(far.relative_error, 2 * bound, 1e-3 * bound);
 }
 
+// Weights that float32 loses, and nothing larger; 0 stays exact.
+TEST(Verdict, GrantsWhatIsLostBelowTheNormalNumbers) {
+  Measure measure = kMeasure;
+  const Array ref = doubles({1e-39, -2e-40}), none = doubles({0, 0});
+  EXPECT_FALSE(judge_out(none.tensor, ref.tensor, measure).pass);
+  measure.lost = 1e-35;
+  EXPECT_TRUE(judge_out(none.tensor, ref.tensor, measure).pass);
+  EXPECT_FALSE(judge_out(doubles({0, 1e-30}).tensor, ref.tensor, measure).pass);
+  EXPECT_FALSE(judge_out(ref.tensor, none.tensor, measure).pass);
+}
+
 TEST(Verdict, AnotherKindOfNumberIsWrong) {
   const Array ref = doubles({1, NAN, kInfinity});
   EXPECT_TRUE(judge_out(ref.tensor, ref.tensor, kMeasure).pass);
