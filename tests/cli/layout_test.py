@@ -170,7 +170,7 @@ class Layouts(CommandLineTest):
         self.assertEqual(plan["task_order"], "longest sequence first")
         self.assertEqual(plan["problem"]["options"], ["cu_seqlens_q", "cu_seqlens_k"])
         plan = self.done("plan", *self.OPTIONS[3], "--json").json()
-        self.assertEqual(plan["why_packing"], "keys are gathered from pages")
+        self.assertEqual(plan["why_packing"], "keys are gathered from small pages")
 
     def test_verify_from_a_state(self):
         shape = ("--shape", "1,30,40,2,2,16,16", "--dtype", "f16")
