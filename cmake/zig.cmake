@@ -22,7 +22,9 @@ set(CMAKE_CXX_COMPILER ${TESSERA_ZIG_PYTHON} -m ziglang c++ -target ${TESSERA_TA
 set(CMAKE_CXX_ARCHIVE_CREATE "\"${TESSERA_ZIG_PYTHON}\" -m ziglang ar qcs <TARGET> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_FINISH "")
 set(CMAKE_CXX_COMPILER_LAUNCHER "")  # ccache would take Python for the compiler; zig has a cache
-set(CMAKE_C_FLAGS_INIT -g0)  # zig's C and C++ libraries come with debugging information, too
-set(CMAKE_CXX_FLAGS_INIT -g0)
+# zig compiles its C and C++ libraries as the program that they are for: without debugging
+# information, and for CMake's tests of the compiler no others than for the library itself.
+set(CMAKE_C_FLAGS_INIT "-g0 -O2")
+set(CMAKE_CXX_FLAGS_INIT "-g0 -O2")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT -s)
 set(TESSERA_HEADERS_APART ON)  # see cmake/dependencies.cmake

@@ -24,7 +24,7 @@ scripts/venv.sh build/wheel/tools scripts/wheel-requirements.txt
 work=build/wheel/$target
 python=$PWD/build/wheel/tools/bin/python
 export ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$PWD/build/wheel/zig}
-rm -rf "$work/made" && mkdir -p "$work/made" dist
+rm -rf "$work/made" "$work/audited" && mkdir -p "$work/made" dist
 
 echo "wheel: compiling for $zig (the first time, zig compiles its C++ library too: minutes)"
 "$python" -m pip wheel . --disable-pip-version-check --no-deps --no-build-isolation \
@@ -38,11 +38,17 @@ echo "wheel: compiling for $zig (the first time, zig compiles its C++ library to
 
 made=("$work"/made/*.whl)
 if [[ $target == *-linux ]]; then
-  # Renames it to what it fulfils, and fails if it asks for more than glibc 2.17.
-  PATH=$PWD/build/wheel/tools/bin:$PATH "$python" -m auditwheel -v repair --only-plat \
-    --plat "manylinux_2_17_${target%-linux}" --wheel-dir "$work/audited" "${made[0]}" \
-    > "$work/audit" 2>&1 || { cat "$work/audit" >&2; exit 1; }
+  # Renames it to what it fulfils, which must reach back to glibc 2.17.
+  PATH=$PWD/build/wheel/tools/bin:$PATH "$python" -m auditwheel -v repair --only-plat --plat auto \
+    --wheel-dir "$work/audited" "${made[0]}" > "$work/audit" 2>&1 || {
+    cat "$work/audit" >&2
+    exit 1
+  }
   made=("$work"/audited/*.whl)
+  if [[ ${made[0]} != *manylinux_2_17_${target%-linux}* ]]; then
+    echo "wheel: auditwheel says ${made[0]}, not manylinux_2_17; $work/audit has its reasons" >&2
+    exit 1
+  fi
 fi
 size=$(stat -c %s "${made[0]}")
 if [ "$size" -gt "$largest" ]; then

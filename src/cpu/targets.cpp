@@ -1,5 +1,7 @@
 // Every target of this compiler, and the table of them. Nothing of libhwy is needed.
+// Without COMPILE_ALL, Highway leaves scalar out where better vectors are always there (NEON).
 // Vectors of unknown size cannot be elements of an array of sums.
+#define HWY_COMPILE_ALL_ATTAINABLE
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/targets.cpp"

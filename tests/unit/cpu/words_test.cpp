@@ -1,4 +1,5 @@
 // The words of every target that the library was compiled for: its list of targets, said again.
+#define HWY_COMPILE_ALL_ATTAINABLE
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/cpu/words-inl.hpp"
