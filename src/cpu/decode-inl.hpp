@@ -217,14 +217,14 @@ template <class T, int kSteps> struct Split {
   DecodeScratch& w;
   Rows<T> k, v;
 
-  // S of a tile of rows for some places of a block.
-  template <int kRows> HWY_NOINLINE void score_rows(std::int64_t row, Range places) {
+  // S of a tile of rows for some places of a block. In line, as all of the loop: with calls between
+  // its parts the rate of reading is a tenth less.
+  template <int kRows> HWY_INLINE void score_rows(std::int64_t row, Range places) {
     const std::int64_t dim = whole_vectors(p.dim);
-    const QueryTile<kRows, kSteps> q(w.q + row * dim, dim);
     const bool ahead = row == 0 && v.scattered();
     for (std::int64_t j = places.begin; j < places.end; j += kKeysAtOnce) {
       if (ahead) v.from(j).prefetch({0, kKeysAtOnce}, p.value_dim * std::int64_t(sizeof(T)));
-      score_keys(k.from(j), q, w.s + row * kDecodeBlock + j);
+      score_keys<kRows, kSteps>(k.from(j), w.q + row * dim, dim, w.s + row * kDecodeBlock + j);
     }
   }
 

@@ -88,40 +88,22 @@ template <class W> HWY_INLINE void store_sums(const W (&sum)[kKeysAtOnce], float
 }
 #endif
 
-// Some rows of queries, [kRows][dim]: of kSteps vectors, which are loaded once and not once for
-// every four keys, or, with kSteps 0, of any number.
-template <int kRows, int kSteps> struct QueryTile {
-  V q[kRows][kSteps];
-  static constexpr std::int64_t dim = kSteps * N;
-
-  HWY_INLINE QueryTile(const float* from, std::int64_t) {
-    for (int r = 0; r < kRows; ++r)
-      for (int i = 0; i < kSteps; ++i) q[r][i] = hn::Load(d, from + r * dim + i * N);
-  }
-  HWY_INLINE V at(int row, std::int64_t i) const { return q[row][i / N]; }
-};
-template <int kRows> struct QueryTile<kRows, 0> {
-  const float* q;
-  std::int64_t dim;
-
-  HWY_INLINE QueryTile(const float* from, std::int64_t any_dim) : q(from), dim(any_dim) {}
-  HWY_INLINE V at(int row, std::int64_t i) const { return hn::Load(d, q + row * dim + i); }
-};
-
-// S = Q K^T for kRows rows and the first four keys of `k`; s [kRows][kDecodeBlock]. One key after
-// the other, in the order of memory: with four side by side the processor foresees nothing (Zen 4:
-// 31 -> 13 GB/s on one core).
+// S = Q K^T for kRows rows and the first four keys of `k`: q [kRows][dim], s [kRows][kDecodeBlock].
+// dim is kSteps vectors if that is not 0. One key after the other, in the order of memory: with
+// four side by side the processor foresees nothing (Zen 4: 31 -> 13 GB/s on one core).
 template <int kRows, int kSteps, class T>
-HWY_INLINE void score_keys(const Run<T>& k, const QueryTile<kRows, kSteps>& q,
+HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::int64_t any_dim,
                            float* HWY_RESTRICT s) {
+  const std::int64_t dim = kSteps > 0 ? kSteps * N : any_dim;
   V sum[kRows][kKeysAtOnce];
   for (int j = 0; j < kKeysAtOnce; ++j) {
     const T* const key = k.row + j * k.stride;
     V part[kRows];
     for (V& x : part) x = hn::Zero(d);
-    for (std::int64_t i = 0; i < q.dim; i += N) {
+    for (std::int64_t i = 0; i < dim; i += N) {
       const V element = load_vector(key + i);
-      for (int r = 0; r < kRows; ++r) part[r] = hn::MulAdd(element, q.at(r, i), part[r]);
+      for (int r = 0; r < kRows; ++r)
+        part[r] = hn::MulAdd(element, hn::Load(d, q + r * dim + i), part[r]);
     }
     for (int r = 0; r < kRows; ++r) sum[r][j] = part[r];
   }
@@ -140,8 +122,8 @@ struct OutputRows {
 // than one addition from key to key cost 10 % of the memory's speed: what is in flight is what the
 // window of the processor holds.
 template <int kRows, int kVectors, class T>
-HWY_NOINLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
-                                    std::int64_t keys) {
+HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
+                                  std::int64_t keys) {
   V sum[kRows][kVectors];
   for (auto& row : sum)
     for (V& x : row) x = hn::Zero(d);
