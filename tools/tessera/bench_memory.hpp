@@ -47,6 +47,12 @@ std::optional<std::uint64_t> resident_growth(const std::function<void()>& call);
 
 // What the growth may have beyond the bytes of the allocator: stacks and bookkeeping of the
 // threads, code that was not read from disk before, and the rounding of the kernel's counters.
-inline constexpr std::uint64_t kResidentSlack = std::uint64_t{4} << 20;
+// AddressSanitizer keeps a byte for every eight that are read, and stacks of its own.
+#if defined(__has_feature)
+inline constexpr bool kShadowed = __has_feature(address_sanitizer);
+#else
+inline constexpr bool kShadowed = false;
+#endif
+inline constexpr std::uint64_t kResidentSlack = std::uint64_t{kShadowed ? 32U : 4U} << 20;
 
 }  // namespace tessera::tool
