@@ -247,7 +247,7 @@ struct BackwardFloat32 {
 template <class A>
 HWY_NOINLINE inline void modified_scores(const BackStrip& t, BackwardScratch& w, Seen seen) {
   const Problem& p = t.call.p;
-  const V unit = hn::Set(d, A::kScaled ? 1 : float(p.scale) * kLog2E);
+  const V unit = hn::Set(d, A::kScaled ? 1 : log2_scale(p));
   const float cap = p.softcap * kLog2E;
   float *s = w.block.s, *slope = w.block.slope;
   for (std::int64_t key = t.visible.begin; key < t.visible.end; key += kKeyTile) {
@@ -282,7 +282,7 @@ HWY_INLINE void weigh_tile(const BackStrip& t, BackwardScratch& w, std::int64_t 
   }
   const float* lse = w.queries.lse + t.first;
   const V base[2] = {hn::Load(d, lse), hn::Load(d, lse + N)};
-  const V unit = hn::Set(d, float(t.call.p.scale) * kLog2E);
+  const V unit = hn::Set(d, log2_scale(t.call.p));
   const bool some_hidden = kModified || !t.full.contains(Range{key, key + kKeyTile} & w.keys.range);
   for (int j = 0; j < kKeyTile; ++j)
     for (int half = 0; half < 2; ++half) {

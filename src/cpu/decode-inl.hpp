@@ -145,7 +145,7 @@ HWY_INLINE void load_queries(const Problem& p, const Group& group, Range rows, f
   const Sequence& s = group.sequence;
   for (std::int64_t r = rows.begin; r < rows.end; ++r, q += whole_vectors(p.dim)) {
     load(q, p.q, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)), p.dim);
-    for (std::int64_t i = 0; i < p.dim; ++i) q[i] *= float(p.scale) * kLog2E;
+    for (std::int64_t i = 0; i < p.dim; ++i) q[i] *= log2_scale(p);
     std::fill(q + p.dim, q + whole_vectors(p.dim), 0.f);
   }
 }

@@ -97,8 +97,7 @@ HWY_NOINLINE inline void pack_queries(Queries& t, const BackwardCall& c, const H
   for (std::int64_t r = rows.size(); r < padded_rows; ++r) clear_query(t, r);
   transpose(t.q_columns, t.q, padded_rows, c.p.dim);
   transpose(t.d_out_columns, t.d_out, padded_rows, c.p.value_dim);
-  for (std::int64_t i = 0; i < padded_rows * c.p.dim; ++i)
-    t.q_columns[i] *= float(c.p.scale) * kLog2E;
+  for (std::int64_t i = 0; i < padded_rows * c.p.dim; ++i) t.q_columns[i] *= log2_scale(c.p);
 }
 
 // K and V of a block of keys, counted from its begin.

@@ -22,6 +22,8 @@ using core::Sequence;
 
 constexpr std::int64_t kBlock = kTiles.block;
 constexpr float kLog2E = 1.44269504f;
+// What brings <q, k> to a score in units of log2.
+HWY_INLINE float log2_scale(const Problem& p) { return float(p.scale) * kLog2E; }
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t padded(std::int64_t value_dim) {
@@ -142,7 +144,7 @@ struct Float32 {
   // In units of log2.
   static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
     load(to, p.q, at, p.dim);
-    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= float(p.scale) * kLog2E;
+    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= log2_scale(p);
   }
 
   // Brings O into the order of rows.

@@ -102,7 +102,7 @@ struct Pairs {
     copy_row(reinterpret_cast<Pair*>(to), p.q, at, p.dim, 2 * steps(p.dim));
   }
 
-  static float unit(const Problem& p) { return float(p.scale) * kLog2E; }
+  static float unit(const Problem& p) { return log2_scale(p); }
   template <int kHalves> static HWY_NOINLINE void scale(float* s, std::int64_t keys, float unit) {
     for (std::int64_t i = 0; i < keys * kStrip; i += N)
       hn::Store(hn::Mul(hn::Load(d, s + i), hn::Set(d, unit)), d, s + i);

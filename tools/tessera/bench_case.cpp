@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tools/tessera/bench_memory.hpp"
 #include "tools/tessera/bench_pairs.hpp"
@@ -50,7 +51,8 @@ class Contender {
 
   // In a child, with a context of its own and the C++ library's allocator.
   std::optional<std::uint64_t> resident_bytes() const {
-    return resident_growth([this] { call(tool::make_context(threads_)); });
+    const int threads = threads_ > 0 ? threads_ : int(std::thread::hardware_concurrency());
+    return resident_growth([this] { call(tool::make_context(threads_)); }, threads);
   }
 
   void make_context() { context_ = meter_.make_context(threads_); }

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <new>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace tessera::tool {
 namespace {
@@ -19,10 +22,22 @@ std::uint64_t peak_resident_bytes() {
   return std::uint64_t(usage.ru_maxrss) * 1024;
 }
 
+// Has so many threads at one time, once.
+void meet_threads(int threads) {
+  std::atomic<int> missing = threads;
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([&missing] {
+      for (--missing; missing > 0;) std::this_thread::yield();
+    });
+  for (std::thread& t : all) t.join();
+}
+
 // Ends the child; destructors and buffers belong to the parent.
-[[noreturn]] void run_child(const std::function<void()>& call, int result) {
+[[noreturn]] void run_child(const std::function<void()>& call, int threads, int result) {
   int exit_code = 1;
   try {
+    meet_threads(threads);
     const std::uint64_t before = peak_resident_bytes();
     call();
     const std::uint64_t growth = peak_resident_bytes() - before;
@@ -73,12 +88,12 @@ void MemoryMeter::release(void* user, void* memory, std::uint64_t) {
   meter.keep(memory, size);
 }
 
-std::optional<std::uint64_t> resident_growth(const std::function<void()>& call) {
+std::optional<std::uint64_t> resident_growth(const std::function<void()>& call, int threads) {
   int ends[2];
   if (pipe(ends) != 0) return {};
   std::fflush(nullptr);  // or the child might print it again
   const pid_t child = fork();
-  if (child == 0) run_child(call, ends[1]);
+  if (child == 0) run_child(call, threads, ends[1]);
   close(ends[1]);
   std::uint64_t growth = 0;
   const bool told = child > 0 && read(ends[0], &growth, sizeof growth) == ssize_t(sizeof growth);

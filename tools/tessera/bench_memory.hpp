@@ -42,17 +42,12 @@ class MemoryMeter {
 
 // Runs `call` in a child of this process: by how much its peak resident size grew, in bytes.
 // Nothing where the child could not be made or did not finish. To be called while no context
-// exists: the threads of a parent are not in the child.
-std::optional<std::uint64_t> resident_growth(const std::function<void()>& call);
+// exists: the threads of a parent are not in the child. What as many threads as `threads` take
+// merely by being there, a sanitizer's records of them too, is not growth.
+std::optional<std::uint64_t> resident_growth(const std::function<void()>& call, int threads = 1);
 
 // What the growth may have beyond the bytes of the allocator: stacks and bookkeeping of the
 // threads, code that was not read from disk before, and the rounding of the kernel's counters.
-// AddressSanitizer keeps a byte for every eight that are read, and stacks of its own.
-#if defined(__has_feature)
-inline constexpr bool kShadowed = __has_feature(address_sanitizer);
-#else
-inline constexpr bool kShadowed = false;
-#endif
-inline constexpr std::uint64_t kResidentSlack = std::uint64_t{kShadowed ? 32U : 4U} << 20;
+inline constexpr std::uint64_t kResidentSlack = std::uint64_t{4} << 20;
 
 }  // namespace tessera::tool
