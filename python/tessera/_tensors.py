@@ -70,7 +70,6 @@ class Kind(Protocol):
         """Tells the threads of a call; 0: the library's default."""
 
 
-
 class Seen(dict[Any, T]):
     """What was packed before, by what it was packed from."""
 
