@@ -313,8 +313,8 @@ typedef struct tessera_executor {
 } tessera_executor;
 
 /* The OpenMP run time on whose threads the rest of the process works, PyTorch's for instance: its
- * threads spin for a while after each piece of work and hold their cores, so that another pool beside
- * them waits. The functions are those of that run time, by their names in its library. */
+ * threads spin for a while after each piece of work and hold their cores, so that another pool
+ * beside them waits. The functions are those of that run time, by their names in its library. */
 typedef struct tessera_openmp {
   uint32_t size;   /* set by tessera_openmp_default() */
   int32_t threads; /* of a team, as many as config.threads; else than the process uses, the run time

@@ -290,7 +290,8 @@ inline constexpr SentenceRow kSentences[] = {
      "one of: {}"},
     {kOpenmp, kInvalidArgument,
      "the tessera_openmp of config.executor {}; tessera_openmp_parallel_for needs one from "
-     "tessera_openmp_default() with the functions of a run time and as many threads as the context"},
+     "tessera_openmp_default() with the functions of a run time and as many threads as the "
+     "context"},
     {kAllocator, kInvalidArgument,
      "allocator has no {}; it must have both allocate and release, or neither"},
 
