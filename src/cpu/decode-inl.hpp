@@ -73,9 +73,9 @@ struct States {
 
 // ---- One split ----
 
-// The weights of a block, and what the outputs are multiplied by. They lie in the frame of the loop:
-// there the compiler sees that no store to them changes q, and loads it into registers once a block
-// instead of for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
+// The weights of a block, and what the outputs are multiplied by. They lie in the frame of the
+// loop: there the compiler sees that no store to them changes q, and loads it into registers once a
+// block instead of for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
 struct Weights {
   HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
   float alpha[kDecodeRows];
