@@ -3,7 +3,7 @@
 
 A room is a folder of C or C++ files.  `sees` lists the rooms (or single files of rooms) that it may
 include, `system` what it may include in angle brackets beside the C++ standard library ("any", "std"
-or prefixes), `forbid` words it may not use and why; the files in `free` are excused from `forbid`.
+or prefixes), `standard` is false where that library does not exist, `forbid` words it may not use and why; the files in `free` are excused from `forbid`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".in"}
+SUFFIXES = {".h", ".hpp", ".cuh", ".c", ".cpp", ".in"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 
@@ -65,12 +65,13 @@ def angled(name: str, room: str, table: dict[str, Any]) -> str | None:
     if name.split("/")[0] in table:
         users = table[room]["sees"] == ["tessera"] and name.startswith("tessera/")
         return None if users else "is ours: write it in quotes"
-    if allowed == "any" or name in STANDARD:
+    standard = table[room].get("standard", True)
+    if allowed == "any" or (standard and name in STANDARD):
         return None
     if allowed != "std" and name.startswith(tuple(allowed)):
         return None
-    return f"{room} may include the standard library" + (
-        "" if allowed == "std" else f" and {', '.join(allowed)}")
+    parts = (["the standard library"] if standard else []) + ([] if allowed == "std" else allowed)
+    return f"{room} may include {' and '.join(parts)}"
 
 
 def complaints(root: Path, file: Path, table: dict[str, Any]) -> list[str]:

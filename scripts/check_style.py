@@ -20,7 +20,7 @@ from typing import Any
 from cpp_scan import Function, code_lines, comments, functions
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = {".h", ".hpp", ".c", ".cpp"}
+CODE = {".h", ".hpp", ".cuh", ".c", ".cpp"}
 # Split, so that this file does not name what it forbids.
 MACHINE = re.compile(r"(?<![\w.<>-])/(?:wo" r"rk|fa" r"rm|ro" r"ot|ho" r"me)/\w|\.py" r"env\b")
 HOSTS = re.compile(r"deb\.deb" r"ian\.org|py" r"pi\.org/simple|python" r"hosted|registry\.np" r"mjs"
@@ -63,7 +63,7 @@ def check_code(path: str, text: str, table: dict[str, Any], report: Report) -> N
     """Functions, directives and comments of one C or C++ file."""
     found = functions(text)
     report.found += check_functions(path, found, table)
-    if path.endswith((".hpp", ".h")) and not matches(path, table["pragma_free"]):
+    if path.endswith((".hpp", ".h", ".cuh")) and not matches(path, table["pragma_free"]):
         if not re.search(r"^#pragma once$", text, re.M):
             report.found.append(f"{path}:1: no #pragma once")
     for line, comment in comments(text):

@@ -81,6 +81,7 @@ def count_parameters(inside: str) -> int:
 def signature(head: str) -> tuple[str, int] | None:
     """Name and number of parameters if the text before a { declares a function."""
     head = ATTRIBUTE.sub(" ", re.sub(r"\btemplate\s*<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>", " ", head))
+    head = re.sub(r"(?<=\w)<[^<>()]*>(?=\s*\()", "", head)  # the arguments of a specialisation
     m = re.search(r"(operator\s*(?:\(\s*\)|[^\s\w(]+|\w+(?:\s*[&*])?)|[~\w:]+)\s*\(", head)
     if not m or ("=" in head[: m.start()] and "operator" not in m[1]):
         return None

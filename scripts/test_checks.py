@@ -63,6 +63,15 @@ class Layers(Planted):
         self.assertEqual(1, self.caught("src/core/a.cpp", "#include <unistd.h>\n"))
         self.assertEqual(2, self.caught("src/core/b.cpp", "#include <fmt/format.h>\n"))
 
+    def test_device(self) -> None:
+        kernel = '#include <isa/mma.cuh>\n#include "device/types.cuh"\n'
+        self.assertEqual(0, self.caught("src/device/kernel/a.cuh", kernel))
+        self.assertEqual(1, self.caught("src/device/kernel/b.cuh", "#include <cstdint>\n"))
+        self.assertEqual(2, self.caught("src/device/kernel/c.cuh", '#include "core/band.hpp"\n'))
+        self.assertEqual(3, self.caught("src/device/kernel/d.cuh", "void f() { asm(\"\"); }\n"))
+        self.assertEqual(4, self.caught("src/device/isa/e.cuh", "#ifdef __CUDA_ARCH__\n#endif\n"))
+        self.assertEqual(4, self.caught("src/device/isa/f.cuh", "void f() { asm(\"\"); }\n"))
+
     def test_ours_in_angles(self) -> None:
         self.assertEqual(1, self.caught("src/plan/a.cpp", "#include <core/band.hpp>\n"))
 
@@ -97,6 +106,10 @@ class Scan(unittest.TestCase):
         constexpr int kTable[] = {1, 2}; const auto kF = [](int) { return 1; };
         void S<int>::run() noexcept(true) { if (x) { y(); } } }"""
         self.assertEqual(["S", "get", "::run"], self.names(text))
+
+    def test_a_specialisation(self) -> None:
+        text = 'template <> void f<A>(int x) { asm volatile("" : "+r"(x), "+r"(x)); }'
+        self.assertEqual(["f"], self.names(text))
 
     def test_parameters(self) -> None:
         text = "void f(std::map<int, int> a, int (*b)(int, int), int c = g(1, 2)) {}\nint g() {}"

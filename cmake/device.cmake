@@ -1,0 +1,18 @@
+# Code for GPUs, and the emulator that runs it. Kernels include their instructions as <isa/...>, and
+# the include path decides the world: src/device/isa is PTX, src/emulator/isa the same in software.
+foreach(world device emulator)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/world/${world})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${world}/isa
+    ${PROJECT_BINARY_DIR}/world/${world}/isa SYMBOLIC)
+endforeach()
+
+# The emulator's fibers are written for one processor.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT WIN32 AND NOT APPLE)
+  enable_language(ASM)
+  file(GLOB emulator_sources CONFIGURE_DEPENDS src/emulator/*.cpp)
+  tessera_room(emulator SOURCES ${emulator_sources} src/emulator/switch_x86_64.S)
+  target_include_directories(emulator PRIVATE ${PROJECT_BINARY_DIR}/world/emulator)
+  # Emulated threads are worth testing only if they are quick, in whatever build.
+  target_compile_options(emulator PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
+  set_target_properties(emulator PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()

@@ -1,0 +1,65 @@
+// Memory that knows what happened to it: for each byte who wrote it, who has read it since, and
+// whether an asynchronous copy is still on its way there.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "emulator/clock.hpp"
+#include "emulator/report.hpp"
+
+namespace tessera::emulator {
+
+struct Thread;
+
+// What a word does to memory.
+struct Access {
+  enum Kind : unsigned char { kOrdinary, kAtomic, kCopy };
+  Thread& by;
+  Where where;
+  Kind kind = kOrdinary;
+};
+
+class History {
+ public:
+  // `name` is how reports call the memory; `defined`: somebody wrote it before the kernel began.
+  History(std::string name, std::size_t bytes, bool defined);
+
+  std::size_t size() const { return size_; }
+
+  // Reports an access outside, a byte that nobody has written, a race, or a copy not waited for.
+  void read(std::size_t at, std::size_t bytes, const Access& access);
+  void write(std::size_t at, std::size_t bytes, const Access& access);
+  // The copy to these 16 bytes has been waited for: from now on it is a store of its thread.
+  void landed(std::size_t at, const Access& access);
+
+ private:
+  struct Record {
+    Event event;
+    Site site;
+    u16 bytes;  // which of the 16
+    Access::Kind kind;
+  };
+  struct Granule {  // 16 bytes
+    std::vector<Record> writes, reads;
+    u16 defined = 0;
+  };
+  struct Part {  // of an access: what falls into one granule
+    Granule& granule;
+    u16 bytes;
+    std::size_t at;
+  };
+
+  template <class Visit> void each_part(std::size_t at, std::size_t bytes, Visit visit);
+  void check_bounds(std::size_t at, std::size_t bytes, const Access& access) const;
+  void check_writes(const Part& part, const Access& access, const char* verb) const;
+  void check_reads(const Part& part, const Access& access) const;
+  [[noreturn]] void fail(const Access& access, const char* verb, std::size_t at,
+                         const std::string& why) const;
+
+  std::string name_;
+  std::size_t size_;
+  std::vector<Granule> granules_;
+};
+
+}  // namespace tessera::emulator
