@@ -21,11 +21,13 @@ struct alignas(16) Vector4 {
   u32 x, y, z, w;
 };
 
-// The bits of a 16-bit element.
+// The bits of a 16-bit element. If those of kExponent are all set it is an infinity or a NaN.
 struct Float16 {
+  static constexpr u32 kExponent = 0x7c00;
   u16 bits;
 };
 struct Bfloat16 {
+  static constexpr u32 kExponent = 0x7f80;
   u16 bits;
 };
 

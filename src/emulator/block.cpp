@@ -114,6 +114,7 @@ void Block::sync(Arrival arrival, Where where) {
       report(where, std::to_string(arrival.threads) + " threads expected, but others expect " +
                         std::to_string(b.expected));
     b.expected = arrival.threads;
+    for (int i = 0; i < 32; ++i) b.vote = b.vote || all[i]->vote;
     order(warp);
     b.gathered.join(warp.clock);
     if (arrival.wait) b.waiting.push_back(&warp);
@@ -130,6 +131,7 @@ void Block::release(NamedBarrier& b) {
   for (Warp* w : b.waiting) {
     w->clock.join(b.gathered);
     w->barrier = -1;
+    w->vote = b.vote;
   }
   b = {};
 }

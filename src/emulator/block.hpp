@@ -64,6 +64,7 @@ struct Meeting {
 
 struct NamedBarrier {
   int expected = 0, arrived = 0;
+  bool vote = false;
   Clock gathered;
   std::vector<Warp*> waiting;
 };
@@ -73,7 +74,8 @@ struct Warp {
   std::array<Thread*, 32> lanes{};
   std::vector<Thread*> ready;
   Meeting meeting;
-  int barrier = -1;  // where it waits
+  int barrier = -1;   // where it waits
+  bool vote = false;  // what the last barrier said
   int ended = 0;
   u32 epoch = 1, met = 0;  // all lanes are in order up to epoch `met`
   Clock clock;
@@ -103,6 +105,7 @@ class Block {
   struct Arrival {
     int id, threads;
     bool wait;
+    bool vote = false;
   };
   void sync(Arrival arrival, Where where);
   void fence();

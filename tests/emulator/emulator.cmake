@@ -4,6 +4,5 @@ if(NOT TARGET emulator)
 endif()
 
 tessera_test(emulator_tests emulator emulator/*_test.cpp)
-target_link_libraries(emulator_tests PRIVATE $<TARGET_OBJECTS:emulator>)
 target_include_directories(emulator_tests PRIVATE ${PROJECT_BINARY_DIR}/world/emulator)
 target_compile_options(emulator_tests PRIVATE -O3)

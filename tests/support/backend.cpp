@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "api/convert.hpp"
+#include "core/error.hpp"
+#include "support/emulate.hpp"
 
 namespace tessera::test {
 
@@ -77,6 +83,12 @@ std::vector<std::string> complete_backend_names() {
   return names;
 }
 
+std::vector<std::string> names_with_emulator() {
+  std::vector<std::string> names = backend_names();
+  if (has_emulator()) names.emplace_back("emulator/sm80");
+  return names;
+}
+
 tessera_context_config config_of(const std::string& name, int threads) {
   static std::map<std::string, std::string> targets;  // keeps the text that the config points at
   static std::mutex mutex;
@@ -91,6 +103,7 @@ tessera_context_config config_of(const std::string& name, int threads) {
 Backend backend(const std::string& name, int threads) {
   static std::map<std::pair<std::string, int>, Owned> contexts;
   static std::mutex mutex;
+  if (Backend emulator{name}; emulator.is_emulator()) return emulator;
   const tessera_context_config config = config_of(name, threads);
   const std::lock_guard lock(mutex);
   const std::pair key{name, threads};
@@ -100,6 +113,10 @@ Backend backend(const std::string& name, int threads) {
 }
 
 bool Backend::does(const Case& c) const {
+  if (is_emulator())
+    return !c.pull && c.dropout == 0 && !c.state && !c.wide_out &&
+           std::max(c.dim, c.value_dim) <= 256 &&
+           (c.dtype == DType::kFloat16 || c.dtype == DType::kBfloat16);
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
   if (tiled || is_reference()) return true;
@@ -110,14 +127,32 @@ bool Backend::does(const Case& c) const {
 tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
 
 std::string Backend::environment() const {
-  return is_reference() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
+  return is_reference() || is_emulator() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
 
 std::string Backend::command(const Case& c) const {
   std::string options = fmt::format(" --backend {}", words_of(name).word);
-  if (!is_reference()) options += fmt::format(" --threads {}", threads);
+  if (!is_reference() && !is_emulator()) options += fmt::format(" --threads {}", threads);
   return command_line(c, environment(), options);
 }
+
+namespace {
+
+// No part of the library: the call is converted as the library would, and its problem emulated.
+void run_emulated(const tessera_attention_desc& desc, Outputs& outputs) {
+  try {
+    emulate(api::convert(desc, api::Purpose::kRun).problem);
+    outputs.status = TESSERA_OK;
+  } catch (const core::Error& e) {
+    outputs.status = static_cast<tessera_status>(e.status());
+    outputs.message = e.what();
+  } catch (const std::exception& e) {  // a rule that the kernel broke
+    outputs.status = TESSERA_INTERNAL;
+    outputs.message = e.what();
+  }
+}
+
+}  // namespace
 
 void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   tessera_error error = tessera_error_default();
@@ -125,6 +160,7 @@ void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   if (on.is_reference()) desc.score_max = &outputs.score_max;
   outputs.out.poison();
   outputs.lse.poison();
+  if (on.is_emulator()) return run_emulated(desc, outputs);
   outputs.status = tessera_attention(on.context, &desc, &error);
   outputs.message = error.message;
 }

@@ -17,13 +17,17 @@ const std::vector<std::string>& backend_names();
 // Those that do every option: all but standard attention.
 std::vector<std::string> complete_backend_names();
 
+// backend_names() and "emulator/sm80", the GPU kernels in software, where there is an emulator.
+std::vector<std::string> names_with_emulator();
+
 struct Backend {
   std::string name;
   int threads = 1;
   tessera_context* context = nullptr;  // kept until the program ends
 
   bool is_reference() const { return name == "reference"; }
-  // Standard attention, which is there for comparison, does fewer options.
+  bool is_emulator() const { return name.starts_with("emulator/"); }
+  // Standard attention, which is there for comparison, and the GPU kernels do fewer options.
   bool does(const Case& c) const;
   // What stands before the command that runs this one.
   std::string environment() const;

@@ -43,6 +43,8 @@ TS_DEVICE void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 TS_DEVICE void sync_block() { __syncthreads(); }
+// "bar.red.or": the block's barrier, and whether any of its threads says true.
+TS_DEVICE bool any_in_block(bool value) { return __syncthreads_or(value); }
 
 // "fence.acq_rel.gpu": with an atomic after it, what this thread knows is published; with one
 // before it, what another thread published there is known.

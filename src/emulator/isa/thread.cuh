@@ -71,6 +71,11 @@ TS_DEVICE void sync_block(Site at = here()) {
   emulator::self->block->sync({0, emulator::self->block->size(), true}, {"bar.sync", at});
 }
 
+TS_DEVICE bool any_in_block(bool value, Site at = here()) {
+  emulator::self->block->sync({0, emulator::self->block->size(), true, value}, {"bar.red.or", at});
+  return emulator::self->warp->vote;
+}
+
 TS_DEVICE void fence_device() { emulator::self->block->fence(); }
 
 }  // namespace tessera::device::isa

@@ -1,0 +1,107 @@
+// One row by a whole warp, pair by pair. P V cannot leave a hidden value out: 0 times NaN is NaN.
+// So what is not finite of a row is computed again here, where hidden pairs are never multiplied,
+// products are summed in double and cannot overflow, and an infinity that is visible stays one.
+#pragma once
+#include <isa/math.cuh>
+#include <isa/thread.cuh>
+
+#include "device/attention/score.cuh"
+#include "device/attention/state.cuh"
+#include "device/attention/store.cuh"
+#include "device/attention/stream.cuh"
+
+namespace tessera::device {
+
+TS_DEVICE float largest_of_warp(float x) {
+  TS_UNROLL for (int mask = 16; mask > 0; mask /= 2) x = isa::max(x, isa::shuffle_xor(x, mask));
+  return x;
+}
+
+TS_DEVICE float sum_of_warp(float x) {
+  TS_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += isa::shuffle_xor(x, mask);
+  return x;
+}
+
+template <class C> struct CarefulRow {
+  using T = typename C::T;
+  static constexpr int kSums = C::kDim / 32;
+
+  const Head& head;
+  i64 i;
+  KeyRows<T> k, v;
+  const T* query;
+
+  TS_DEVICE CarefulRow(const Head& h, i64 row)
+      : head(h),
+        i(row),
+        k(keys_of<T>(h, h.s.keys)),
+        v(values_of<T>(h, h.s.keys)),
+        query(QueryRows<T>(h).row(row)) {}
+
+  TS_DEVICE Range keys() const { return head.s.keys & head.s.band.seen_by(i); }
+
+  // -inf for a pair that is hidden, whose key is then not read.
+  TS_DEVICE float score(i64 j) const {
+    if (!keys().contains(j) || !head.sees(i, j)) return -kInfinity;
+    if (head.p.score.bias.data && head.bias(i, j) == -kInfinity) return -kInfinity;
+    const T* key = k.row(j);
+    double sum = 0;
+    for (int d = 0; d < head.p.dim; ++d)
+      sum = isa::fma(double(isa::to_float(isa::load(query + d * head.p.q.stride[3]))),
+                     double(isa::to_float(isa::load(key + d * k.step()))), sum);
+    const auto s = float(head.p.score.scale * sum);
+    return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
+  }
+
+  // Every lane asks for a key of its own.
+  TS_DEVICE float largest() const {
+    float top = head.sink();
+    for (i64 j = keys().begin; j < keys().end; j += 32) top = isa::max(top, score(j + isa::lane()));
+    return largest_of_warp(top);
+  }
+  TS_DEVICE float sum(float from) const {
+    float l = 0;
+    for (i64 j = keys().begin; j < keys().end; j += 32)
+      l += isa::exp2(kLog2e * (score(j + isa::lane()) - from));
+    return sum_of_warp(l) + isa::exp2(kLog2e * (head.sink() - from));
+  }
+
+  // Columns lane, lane + 32 ... of the row.
+  struct Columns {
+    float sum[kSums] = {};
+    bool odd[kSums] = {};  // some visible value there is not finite
+  };
+
+  // Adds the key j of weight w. An infinity counts however small its weight.
+  TS_DEVICE void absorb(Columns& o, float w, i64 j) const {
+    const T* value = v.row(j);
+    TS_UNROLL for (int c = 0; c < kSums; ++c) {
+      const int column = isa::lane() + 32 * c;
+      if (column >= v.columns()) continue;
+      const float x = isa::to_float(isa::load(value + column * v.step()));
+      o.odd[c] = o.odd[c] || !(isa::abs(x) < kInfinity);
+      o.sum[c] += w == 0 && isa::abs(x) == kInfinity ? x : w * x;
+    }
+  }
+
+  // Writes the columns that see a value that is not finite, or `all` of them and lse. Weights are
+  // divided before they are summed, so that no sum is larger than the values.
+  TS_DEVICE void compute(const Output<T>& out, bool all) const {
+    const float from = base(largest()), l = sum(from);
+    Columns o;
+    for (i64 first = keys().begin; first < keys().end; first += 32) {
+      const float mine = score(first + isa::lane());
+      for (int t = 0; t < 32; ++t) {
+        const float s = isa::shuffle(mine, t);
+        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l, first + t);
+      }
+    }
+    TS_UNROLL for (int c = 0; c < kSums; ++c) {
+      const int column = isa::lane() + 32 * c;
+      if (column < v.columns() && (all || o.odd[c])) out.store(i, column, o.sum[c]);
+    }
+    if (all && isa::lane() == 0) out.store_lse(i, from + isa::log2(l) * kLn2);
+  }
+};
+
+}  // namespace tessera::device

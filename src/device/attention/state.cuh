@@ -1,0 +1,90 @@
+// Online softmax of 16 query rows of a warp: the largest score m, the sum l of weights and the sum
+// o of weighted values. A lane holds two rows, and of l its share. Source: Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", 2018.
+#pragma once
+#include <isa/math.cuh>
+
+#include "device/params.cuh"
+#include "device/tile/multiply.cuh"
+
+namespace tessera::device {
+
+// A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
+TS_DEVICE float base(float m) { return m == -kInfinity ? 0.f : m; }
+
+TS_DEVICE float largest_of_row(float x) {
+  x = isa::max(x, isa::shuffle_xor(x, 1));
+  return isa::max(x, isa::shuffle_xor(x, 2));
+}
+TS_DEVICE float sum_of_row(float x) {
+  x += isa::shuffle_xor(x, 1);
+  return x + isa::shuffle_xor(x, 2);
+}
+
+template <int columns> struct State {
+  // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
+  // 16 bits hold as well as 1, and most steps need not touch o.
+  static constexpr float kSlack = 8;
+
+  Sums<columns> o;
+  float m[2], l[2];
+
+  // Of no key.
+  TS_DEVICE State() { clear(); }
+  TS_DEVICE void clear() {
+    o.clear();
+    TS_UNROLL for (int h = 0; h < 2; ++h) {
+      m[h] = -kInfinity;
+      l[h] = 0;
+    }
+  }
+
+  // S -> P = 2^(unit S - unit m), and what is known so far measured from the same m.
+  template <class S> TS_DEVICE void absorb(S& s, float unit) {
+    float top[2] = {m[0], m[1]};
+    TS_UNROLL for (int e = 0; e < s.size; ++e) top[S::half(e)] = isa::max(top[S::half(e)], s[e]);
+    bool outgrown = false;
+    TS_UNROLL for (int h = 0; h < 2; ++h) {
+      top[h] = largest_of_row(top[h]);
+      outgrown = outgrown || (top[h] - m[h]) * unit > kSlack;
+    }
+    if (isa::any(outgrown)) raise(top, unit);
+    const float from[2] = {base(m[0]) * unit, base(m[1]) * unit};
+    TS_UNROLL for (int e = 0; e < s.size; ++e) {
+      s[e] = isa::exp2(isa::fma(s[e], unit, -from[S::half(e)]));
+      l[S::half(e)] += s[e];
+    }
+  }
+
+  TS_DEVICE void raise(const float (&top)[2], float unit) {
+    float shrink[2];
+    TS_UNROLL for (int h = 0; h < 2; ++h) {
+      shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
+      m[h] = top[h];
+      l[h] *= shrink[h];
+    }
+    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[Sums<columns>::half(e)];
+  }
+
+  // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row
+  // without keys gives zeros.
+  struct Finished {
+    float lse[2];
+  };
+  TS_DEVICE Finished finish(const ScoreParams& p, float sink) {
+    Finished result;
+    float inverse[2];
+    TS_UNROLL for (int h = 0; h < 2; ++h) {
+      l[h] = sum_of_row(l[h]);
+      const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
+      const float shrink = l[h] == 0 ? 0.f : isa::exp2(kLog2e * (mine - base(top)));
+      const float all = l[h] * shrink + isa::exp2(kLog2e * (sink - base(top)));
+      inverse[h] = l[h] == 0 ? 0.f : shrink / all;
+      result.lse[h] = base(top) + isa::log2(all) * kLn2;
+    }
+    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[Sums<columns>::half(e)];
+    return result;
+  }
+};
+
+}  // namespace tessera::device

@@ -1,0 +1,70 @@
+// What a kernel receives: plain values, written by the host. Strides count elements.
+#pragma once
+#include "device/types.cuh"
+
+namespace tessera::device {
+
+// [batch, row, head, column] of q, k, v and out; [batch, head, row] of lse; [batch, head, query,
+// key] of mask and bias. No data: absent.
+struct View {
+  void* data = nullptr;
+  i64 stride[4] = {0, 0, 0, 0};
+};
+
+enum class Type : int { kFloat32, kFloat16, kBfloat16 };
+
+// int32 or int64 in memory.
+struct Integers {
+  const void* data = nullptr;
+  i64 stride[2] = {1, 1};
+  bool wide = false;
+};
+
+// Key j is visible to query i iff i + offset - left <= j <= i + offset + right.
+struct BandParams {
+  i64 left, right, offset;
+  bool bottom_right;  // the offset is what a sequence has more of keys than of queries
+  Integers offsets;   // or one for each sequence
+};
+
+// What happens to a score between the product and the softmax. Softmax takes 2^(unit s), and
+// `natural` is the same factor for e: scale times log2(e) and scale where nothing else is done to
+// a score, log2(e) and 1 where `adjusts` says that scale, soft cap, ALiBi and bias are applied
+// before.
+struct ScoreParams {
+  float unit, natural;
+  bool adjusts;
+  double scale;
+  float softcap;  // 0: none
+  View alibi, bias, mask, sink;
+  Type bias_type;
+};
+
+// How sequences lie in memory.
+struct LengthParams {
+  i64 batch, queries, keys;          // of a dense sequence; rows in all, where they are packed
+  Integers queries_from, keys_from;  // boundaries of packed sequences
+  Integers queries_used, keys_used;  // of each sequence
+  Integers key_lengths, key_starts, cache_rows;
+  i64 cache_size;  // rows of k and v that cache_rows may name
+};
+
+// Pages of keys, if there is a table.
+struct PageParams {
+  Integers table;
+  i64 pages, page_size, pages_of_a_sequence;
+};
+
+struct ForwardParams {
+  View q, k, v, out, lse;
+  int heads, group;  // `group` query heads read one key head
+  int dim, value_dim;
+  bool q_vectors, k_vectors, v_vectors;  // rows are contiguous and 16 bytes apart, or multiples
+  bool out_pairs;                        // the same of out and the size of two elements
+  BandParams band;
+  ScoreParams score;
+  LengthParams lengths;
+  PageParams pages;
+};
+
+}  // namespace tessera::device

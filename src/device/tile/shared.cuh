@@ -1,0 +1,65 @@
+// A tile of 16-bit elements in shared memory, and how it is filled from rows in global memory.
+#pragma once
+#include <isa/copy.cuh>
+#include <isa/memory.cuh>
+
+namespace tessera::device {
+
+// [rows][dim], dim a multiple of 64. The 16-byte chunks of a row are exchanged by the row's
+// number, so that eight rows of one column lie in different banks when ldmatrix reads them.
+template <int rows, int dim> struct SharedTile {
+  static constexpr int kRows = rows, kDim = dim, kChunks = dim / 8, kBytes = rows * dim * 2;
+  Address base;
+
+  TS_DEVICE Address at(int row, int chunk) const {
+    return Address(u32(base) + u32(row * dim * 2 + (chunk ^ row % 8) * 16));
+  }
+};
+
+// Eight elements of a row that cannot be copied as 16 bytes; zeros beyond `columns`.
+template <class T> TS_DEVICE Vector4 gather(const T* row, i64 step, int first, int columns) {
+  u32 pair[4];
+  TS_UNROLL for (int i = 0; i < 4; ++i) {
+    const int c = first + 2 * i;
+    const u32 low = c < columns ? isa::load(row + c * step).bits : 0;
+    const u32 high = c + 1 < columns ? isa::load(row + (c + 1) * step).bits : 0;
+    pair[i] = low | high << 16;
+  }
+  return {pair[0], pair[1], pair[2], pair[3]};
+}
+
+// Starts to fill the tile with the rows from `first` on; rows that do not exist and columns beyond
+// those of the tensor become zeros. The copies belong to the next group that is committed.
+template <int threads, class Tile, class Rows>
+TS_DEVICE void fill(const Tile& tile, const Rows& source, i64 first) {
+  for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
+    const int r = i / Tile::kChunks, chunk = i % Tile::kChunks, left = source.columns() - 8 * chunk;
+    const bool exists = source.exists(first + r) && left > 0;
+    if (!exists) {
+      isa::store(tile.at(r, chunk), Vector4{0, 0, 0, 0});
+    } else if (source.vectors()) {
+      isa::copy_async(tile.at(r, chunk), source.row(first + r) + 8 * chunk,
+                      u32(left < 8 ? 2 * left : 16));
+    } else {
+      isa::store(tile.at(r, chunk),
+                 gather(source.row(first + r), source.step(), 8 * chunk, source.columns()));
+    }
+  }
+}
+
+// Two elements, those of them that are not finite replaced by 0.
+template <class T> TS_DEVICE u32 scrubbed(u32 pair) {
+  if ((pair & T::kExponent) == T::kExponent) pair &= 0xffff0000;
+  if ((pair >> 16 & T::kExponent) == T::kExponent) pair &= 0xffff;
+  return pair;
+}
+
+template <class T, int threads, class Tile> TS_DEVICE void scrub(const Tile& tile) {
+  for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
+    const Address at = tile.at(i / Tile::kChunks, i % Tile::kChunks);
+    const Vector4 v = isa::load(at);
+    isa::store(at, Vector4{scrubbed<T>(v.x), scrubbed<T>(v.y), scrubbed<T>(v.z), scrubbed<T>(v.w)});
+  }
+}
+
+}  // namespace tessera::device

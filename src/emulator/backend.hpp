@@ -1,0 +1,17 @@
+// The GPU kernels as a backend that needs no GPU.
+#pragma once
+#include <string>
+
+#include "core/problem.hpp"
+#include "emulator/grid.hpp"
+
+namespace tessera::emulator {
+
+// What the kernels of sm_80 do not do with a problem, as a sentence; empty if they do all of it.
+std::string refusal(const core::Problem& p);
+
+// Computes out and lse. A rule that a kernel breaks is a Violation, what it cannot do a
+// core::Error.
+Statistics run(const core::Problem& p, u64 seed = 1);
+
+}  // namespace tessera::emulator

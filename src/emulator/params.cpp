@@ -1,0 +1,106 @@
+#include "emulator/params.hpp"
+
+#include <cstdint>
+
+namespace tessera::emulator {
+namespace {
+
+using core::DType;
+using core::Tensor;
+using device::Integers;
+using device::Type;
+using device::View;
+
+View view(const Tensor& t) {
+  return {t.data, {t.stride[0], t.stride[1], t.stride[2], t.stride[3]}};
+}
+
+Integers integers(const Tensor& t) {
+  return {t.data, {t.stride[0], t.stride[1]}, t.dtype == DType::kInt64};
+}
+
+Type type_of(DType t) {
+  if (t == DType::kFloat16) return Type::kFloat16;
+  return t == DType::kBfloat16 ? Type::kBfloat16 : Type::kFloat32;
+}
+
+// Whether each row lies without gaps and begins at a multiple of `unit` bytes. The stride of a
+// dimension of size 1 does not count.
+bool rows_align(const Tensor& t, std::int64_t unit) {
+  const std::int64_t elements = unit / core::size_of(t.dtype);
+  bool aligned = reinterpret_cast<std::uintptr_t>(t.data) % std::uintptr_t(unit) == 0 &&
+                 (t.stride[3] == 1 || t.shape[3] == 1);
+  for (std::size_t i = 0; i < 3; ++i)
+    aligned = aligned && (t.shape[i] <= 1 || t.stride[i] % elements == 0);
+  return aligned;
+}
+
+device::BandParams band_params(const core::Problem& p) {
+  return {.left = p.left,
+          .right = p.right,
+          .offset = p.offset,
+          .bottom_right = p.alignment == core::Alignment::kBottomRight,
+          .offsets = p.alignment == core::Alignment::kOffsets ? integers(p.offsets) : Integers{}};
+}
+
+device::ScoreParams score_params(const core::Problem& p) {
+  // Scale 0 is applied before pairs are hidden: -inf * 0 would be NaN.
+  const bool adjusts = p.softcap != 0 || p.alibi.present() || p.bias.present() || p.scale == 0;
+  const auto natural = adjusts ? 1.f : float(p.scale);
+  return {.unit = natural * device::kLog2e,
+          .natural = natural,
+          .adjusts = adjusts,
+          .scale = p.scale,
+          .softcap = p.softcap,
+          .alibi = view(p.alibi),
+          .bias = view(p.bias),
+          .mask = view(p.mask),
+          .sink = view(p.sink),
+          .bias_type = type_of(p.bias.dtype)};
+}
+
+device::LengthParams length_params(const core::Problem& p) {
+  return {.batch = p.batch,
+          .queries = p.queries,
+          .keys = p.keys,
+          .queries_from = integers(p.cu_seqlens_q),
+          .keys_from = integers(p.cu_seqlens_k),
+          .queries_used = integers(p.seqused_q),
+          .keys_used = integers(p.seqused_k),
+          .key_lengths = integers(p.kv_lengths),
+          .key_starts = integers(p.kv_starts),
+          .cache_rows = integers(p.cache_batch_idx),
+          .cache_size = p.k.shape[0]};
+}
+
+device::PageParams page_params(const core::Problem& p) {
+  if (!p.paged()) return {};
+  return {.table = integers(p.block_table),
+          .pages = p.k.shape[0],
+          .page_size = p.k.shape[1],
+          .pages_of_a_sequence = p.block_table.shape[1]};
+}
+
+}  // namespace
+
+device::ForwardParams forward_params(const core::Problem& p) {
+  return {.q = view(p.q),
+          .k = view(p.k),
+          .v = view(p.v),
+          .out = view(p.out),
+          .lse = view(p.lse),
+          .heads = int(p.heads),
+          .group = int(p.group()),
+          .dim = int(p.dim),
+          .value_dim = int(p.value_dim),
+          .q_vectors = rows_align(p.q, 16),
+          .k_vectors = rows_align(p.k, 16),
+          .v_vectors = rows_align(p.v, 16),
+          .out_pairs = rows_align(p.out, 4),
+          .band = band_params(p),
+          .score = score_params(p),
+          .lengths = length_params(p),
+          .pages = page_params(p)};
+}
+
+}  // namespace tessera::emulator

@@ -1,0 +1,10 @@
+// A problem as a kernel receives it.
+#pragma once
+#include "core/problem.hpp"
+#include "device/params.cuh"
+
+namespace tessera::emulator {
+
+device::ForwardParams forward_params(const core::Problem& p);
+
+}  // namespace tessera::emulator

@@ -1,0 +1,125 @@
+// The forward kernel of sm_80 in software, against the definition: every option with every other.
+#include <gtest/gtest.h>
+
+#include "support/compare.hpp"
+#include "support/random_case.hpp"
+#include "support/seed.hpp"
+
+namespace tessera::test {
+namespace {
+
+Backend sm80() { return backend("emulator/sm80"); }
+
+constexpr DType kTypes[] = {DType::kFloat16, DType::kBfloat16};
+
+// Weights are rounded to the type of v as out is, once for all elements of a row. Over many rows
+// the bound holds both; where there are few, both roundings may go one way.
+void expect_right(const Case& c) {
+  const Inputs in(c);
+  const std::int64_t rows = c.batch * c.queries * c.heads;
+  const double slack = rows < std::int64_t(core::kFewElements) ? 2 : 1;
+  EXPECT_TRUE(agree(run(sm80(), in), define(in), in, sm80(), slack));
+}
+
+// What the kernel does of any call.
+Case any_case(Dice& dice, const Limits& limits) {
+  Case c = random_call(dice, limits);
+  c.dropout = 0;
+  c.state = c.wide_out = false;
+  c.dtype = dice.pick(kTypes);
+  return c;
+}
+
+TEST(EmulatedForward, any_case_agrees_with_the_definition) {
+  Dice dice(test_seed());
+  for (int n = 0; n < 150 && !testing::Test::HasFailure(); ++n) {
+    const Case c = any_case(dice, {.work = 60'000});
+    if (sm80().does(c)) expect_right(c);
+  }
+}
+
+TEST(EmulatedForwardSlow, any_case_agrees_with_the_definition) {
+  Dice dice(test_seed() + 1);
+  for (int n = 0; n < 2000 && !testing::Test::HasFailure(); ++n) {
+    const Case c = any_case(dice, {.work = 400'000});
+    if (sm80().does(c)) expect_right(c);
+  }
+}
+
+// Several steps of keys, several tiles of queries, every width of tile.
+TEST(EmulatedForward, long_rows_of_every_head_dimension) {
+  for (const DType dtype : kTypes)
+    for (const std::int64_t dim : {64, 128, 256}) {
+      Case c{.queries = 70, .keys = 200, .heads = 2, .kv_heads = 1, .dim = dim, .value_dim = dim};
+      c.dtype = dtype;
+      expect_right(c);
+      c.right = 0;
+      c.align = TESSERA_ALIGN_BOTTOM_RIGHT;
+      expect_right(c);
+    }
+}
+
+// The largest score grows by more than the slack of the running maximum, and tiles are empty.
+TEST(EmulatedForward, scores_that_outgrow_the_running_maximum) {
+  for (const DType dtype : kTypes) {
+    Case c{.queries = 33, .keys = 300, .dim = 64, .value_dim = 64};
+    c.dtype = dtype;
+    c.scale = 1;
+    expect_right(c);
+    c.left = 40;
+    c.right = 3;
+    c.align = TESSERA_ALIGN_TOP_LEFT;
+    c.mask = MaskKind::kBlocks;
+    expect_right(c);
+  }
+}
+
+TEST(EmulatedForward, the_schedule_does_not_change_a_bit) {
+  Case c{.batch = 2, .queries = 130, .keys = 150, .heads = 2, .dim = 72, .value_dim = 40};
+  c.kv_heads = 1;
+  c.dtype = DType::kBfloat16;
+  c.right = 0;
+  c.align = TESSERA_ALIGN_BOTTOM_RIGHT;
+  const Inputs in(c);
+  const Outputs first = run(sm80(), in);
+  for (int schedule = 0; schedule < 4; ++schedule) EXPECT_TRUE(same_bits(run(sm80(), in), first));
+}
+
+TEST(EmulatedForward, memory_that_no_row_sees_does_not_exist) {
+  Dice dice(test_seed() + 2);
+  for (int n = 0; n < 25 && !testing::Test::HasFailure(); ++n) {
+    const Case c = any_case(dice, {.work = 60'000});
+    if (!sm80().does(c)) continue;
+    const Inputs plain(c);
+    EXPECT_TRUE(same_bits(run(sm80(), plain.with_unseen_memory_poisoned()), run(sm80(), plain)))
+        << sm80().command(c);
+  }
+}
+
+TEST(EmulatedForward, refuses_what_it_does_not_do_with_a_sentence) {
+  Case c{.queries = 2, .keys = 3, .dim = 8, .value_dim = 8};
+  const auto refused = [](const Case& refused_case, const char* sentence) {
+    const Inputs in(refused_case);
+    Outputs got(refused_case);
+    run(sm80(), describe(in, got), got);
+    EXPECT_EQ(got.status, TESSERA_UNSUPPORTED);
+    EXPECT_EQ(got.message, sentence);
+  };
+  refused(c, "the kernels of sm_80 take float16 and bfloat16, not float32; convert q, k and v");
+  c.dtype = DType::kFloat16;
+  c.dropout = 0.5;
+  refused(c, "the kernels of sm_80 have no dropout; the CPU backend does");
+  c.dropout = 0;
+  c.value_dim = 257;
+  refused(c,
+          "the kernels of sm_80 have head dimensions up to 256, not 257; the CPU backend takes "
+          "any");
+  c.value_dim = 8;
+  c.wide_out = true;
+  refused(c,
+          "the kernels of sm_80 round weights to 16 bits, which an out in float32 would show; "
+          "give an out in the type of q, or use the CPU backend");
+}
+
+}  // namespace
+}  // namespace tessera::test
