@@ -67,7 +67,8 @@ def main() -> int:
     parser.add_argument("--config", type=Path, default=ROOT / ".clang-tidy")
     args = parser.parse_args()
     entries = json.loads((args.build / "compile_commands.json").read_text(encoding="utf-8"))
-    unique = {e["file"]: e for e in entries if re.search(args.only, e["file"])}
+    unique = {e["file"]: e for e in entries
+              if re.search(args.only, e["file"]) and not e["file"].endswith(".S")}
     stamps = args.build / "tidy"
     stamps.mkdir(exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -37,6 +37,9 @@ template <class Element, int dim> struct Config {
   static constexpr int kDim = kRow.dim;
   static constexpr int kTileQ = kRow.tile_q, kTileK = kRow.tile_k, kStages = kRow.stages;
   static constexpr int kThreads = kTileQ / 16 * 32;
+  // Of an SM, for the launch bounds. Where they leave it open ptxas aims at three for dim 64, and
+  // spills.
+  static constexpr int kLeastBlocks = 1;
   static constexpr int kQueryBytes = kTileQ * kDim * 2, kKeyBytes = kTileK * kDim * 2;
   static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes;
 };

@@ -29,13 +29,13 @@ std::deque<Fiber>& stacks(std::size_t set, int threads) {
 
 // ---- Global memory ----
 
-void GlobalMemory::input(std::string name, const void* data, std::size_t bytes) {
+void GlobalMemory::input(const std::string& name, const void* data, std::size_t bytes) {
   if (bytes == 0) return;
   buffers_.push_back(
       {name, static_cast<const std::byte*>(data), bytes, false, History(name, 0, true), {}});
 }
 
-void GlobalMemory::output(std::string name, void* data, std::size_t bytes, bool defined) {
+void GlobalMemory::output(const std::string& name, void* data, std::size_t bytes, bool defined) {
   if (bytes == 0) return;
   buffers_.push_back(
       {name, static_cast<const std::byte*>(data), bytes, true, History(name, bytes, defined), {}});

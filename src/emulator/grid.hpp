@@ -26,9 +26,9 @@ struct Launch {
 class GlobalMemory {
  public:
   // Read-only memory, all of it defined.
-  void input(std::string name, const void* data, std::size_t bytes);
+  void input(const std::string& name, const void* data, std::size_t bytes);
   // Memory that the kernel writes; `defined`: it may read it first.
-  void output(std::string name, void* data, std::size_t bytes, bool defined = false);
+  void output(const std::string& name, void* data, std::size_t bytes, bool defined = false);
 
  private:
   friend class Grid;

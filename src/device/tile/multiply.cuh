@@ -1,7 +1,7 @@
 // Products of tiles by one warp: 16 rows of A, sums in registers.
 //
-// Element e of a lane's sums is row lane / 4 + 8 (e / 2 % 2), column 8 (e / 4) + 2 (lane % 4) + e
-// % 2.
+// Element e of a lane's sums is row lane / 4 + 8 (e / 2 % 2) and column
+// 8 (e / 4) + 2 (lane % 4) + e % 2.
 #pragma once
 #include <isa/convert.cuh>
 #include <isa/mma.cuh>
