@@ -1,0 +1,56 @@
+// The accumulator O and O / l, element by element, beside the exact row.
+
+import { fixed } from "../format.ts";
+import { element, line, linear, rect, svg, text, ticks } from "../svg.ts";
+
+const LEFT = 36, RIGHT = 8, TOP = 12, BOTTOM = 26;
+const SHOWN = 16; // elements
+
+export interface Row {
+  o: readonly number[];
+  normalised: readonly number[];
+}
+
+export interface BarsOptions {
+  reach: readonly Row[]; // all rows that will be shown, so that the axis stays where it is
+  width: number;
+  height: number;
+}
+
+export function bars(row: Row, exact: readonly number[], { reach, width, height }: BarsOptions): string {
+  const count = Math.min(exact.length, SHOWN);
+  const finite = [...reach.flatMap((r) => [...r.o, ...r.normalised]), ...exact].filter(Number.isFinite);
+  const most = Math.max(0.1, ...finite.map(Math.abs)) * 1.08;
+  const y = linear([-most, most], [height - BOTTOM, TOP]);
+  const x = linear([0, count], [LEFT, width - RIGHT]);
+  const bar = (value: number, from: number, to: number, name: string) =>
+    Number.isFinite(value)
+      ? rect(from, Math.min(y(0), y(value)), to - from, Math.max(Math.abs(y(value) - y(0)), 0.5), { class: name })
+      : "";
+  const marks: string[] = [];
+  for (let d = 0; d < count; ++d) {
+    const left = x(d), wide = x(d + 1) - left;
+    const target = exact[d] ?? 0;
+    marks.push(
+      bar(row.o[d] ?? 0, left + wide * 0.12, left + wide * 0.88, "sum"),
+      bar(row.normalised[d] ?? 0, left + wide * 0.3, left + wide * 0.7, "mean"),
+      line(left + wide * 0.06, y(target), left + wide * 0.94, y(target), { class: "exact" }),
+      text(String(d), { x: left + wide / 2, y: height - 8, class: "tick middle" }),
+    );
+  }
+  const axis = ticks(-most, most, 4).map(
+    (value) =>
+      line(LEFT, y(value), width - RIGHT, y(value), { class: value === 0 ? "zero" : "grid" }) +
+      text(fixed(value, most < 2 ? 1 : 0), { x: LEFT - 6, y: y(value) + 4, class: "tick end" }),
+  );
+  const said = row.normalised.slice(0, count).map((v) => fixed(v)).join(", ");
+  const wanted = exact.slice(0, count).map((v) => fixed(v)).join(", ");
+  return svg(
+    width,
+    height,
+    `O over l: ${said}. Exact: ${wanted}.`,
+    ...axis,
+    element("g", {}, ...marks),
+    text("d", { x: LEFT - 6, y: height - 8, class: "axis end" }),
+  );
+}

@@ -1,0 +1,145 @@
+// The row of scores, block by block, and the running maximum above it.
+
+import type { Step, Trace } from "../answers.ts";
+import { fixed } from "../format.ts";
+import { element, line, linear, path, rect, svg, text, ticks, type Scale } from "../svg.ts";
+
+const LEFT = 36, RIGHT = 10, TOP = 26, BOTTOM = 30, HEIGHT = 216;
+
+export function scoreRange(trace: Trace): [number, number] {
+  const values = [...trace.scores, trace.start.m].filter(Number.isFinite);
+  if (values.length === 0) return [-1, 1];
+  const low = Math.min(...values), high = Math.max(...values);
+  const room = (high - low || 1) * 0.12;
+  return [low > 0 && low < high ? Math.max(0, low - room) : low - room, high + room];
+}
+
+interface Frame {
+  x: Scale; // of a key
+  y: Scale; // of a score
+  base: number; // where bars start
+  bottom: number;
+}
+
+function frameOf(trace: Trace, width: number): Frame {
+  const [low, high] = scoreRange(trace);
+  const bottom = HEIGHT - BOTTOM;
+  const y = linear([low, high], [bottom, TOP]);
+  return {
+    x: linear([0, trace.options.keys], [LEFT, width - RIGHT]),
+    y,
+    base: low < 0 && high > 0 ? y(0) : bottom,
+    bottom,
+  };
+}
+
+type Age = "past" | "now" | "future";
+
+// One path for all keys of the same age, not one element for each key: what 512 keys may cost a frame.
+
+const at = (x: number) => String(Math.round(x * 100) / 100);
+
+function barShape(frame: Frame, key: number, score: number): string {
+  const left = frame.x(key), wide = frame.x(key + 1) - left, gap = Math.min(wide * 0.2, 3);
+  const tall = frame.y(score) - frame.base;
+  return `M${at(left + gap / 2)} ${at(frame.base)}h${at(wide - gap)}v${at(Math.abs(tall) < 1 ? 1 : tall)}h${at(gap - wide)}z`;
+}
+
+const middleOf = (frame: Frame, key: number) => (frame.x(key) + frame.x(key + 1)) / 2;
+
+const crossShape = (frame: Frame, key: number) =>
+  `M${at(middleOf(frame, key) - 3)} ${at(frame.bottom - 11)}l6 6m0 -6l-6 6`;
+
+function blockShape(frame: Frame, [begin, end]: readonly [number, number]): string {
+  const left = frame.x(begin) + 1, right = frame.x(end) - 1;
+  return `M${at(left)} ${TOP}H${at(right)}V${frame.bottom}H${at(left)}z`;
+}
+
+/** All blocks of one age: their ground, the scores, and crosses for hidden keys. */
+function ageMarks(frame: Frame, steps: readonly Step[], age: Age): string {
+  const skipped = age === "future" ? [] : steps.filter((step) => step.skipped);
+  const grounds = steps.filter((step) => !skipped.includes(step)).map((step) => blockShape(frame, step.keys));
+  const keys = steps.flatMap((step) => step.scores.map((score, i) => ({ key: step.keys[0] + i, score })));
+  const marks = [
+    element("path", { d: grounds.join(""), class: `block ${age}` }),
+    ...skipped.map((step) => element("path", { d: blockShape(frame, step.keys), class: `block ${age} skipped` })),
+  ];
+  if (age === "future") {
+    const dots = keys.map(({ key }) => `M${at(middleOf(frame, key))} ${at(frame.base)}h0`);
+    return marks.join("") + element("path", { d: dots.join(""), class: "unknown" });
+  }
+  const bars = keys.map(({ key, score }) => (Number.isFinite(score) ? barShape(frame, key, score) : ""));
+  const crosses = keys.map(({ key, score }) => (Number.isFinite(score) ? "" : crossShape(frame, key)));
+  marks.push(
+    element("path", { d: bars.join(""), class: `score ${age}` }),
+    element("path", { d: crosses.join(""), class: "hidden-key" }),
+  );
+  return marks.join("");
+}
+
+function keyLabel(frame: Frame, { keys: [begin, end] }: Step, now: boolean): string {
+  const name = end - begin === 1 ? String(begin) : `${begin}–${end - 1}`;
+  const x = (frame.x(begin) + frame.x(end)) / 2;
+  return text(name, { x, y: frame.bottom + 16, class: `tick middle ${now ? "now" : ""}` });
+}
+
+/** The staircase of m over the blocks seen so far, with a mark where it grew. */
+function maximumMarks(frame: Frame, trace: Trace, step: number): string {
+  const points: [number, number][] = [];
+  let arrows = "";
+  let count = 0;
+  if (Number.isFinite(trace.start.m)) points.push([LEFT - 4, frame.y(trace.start.m)]);
+  for (const s of trace.steps.slice(0, step)) {
+    if (!Number.isFinite(s.m)) continue;
+    const y = frame.y(s.m), left = frame.x(s.keys[0]);
+    points.push([left, y], [frame.x(s.keys[1]), y]);
+    if (s.grew) {
+      arrows += `M${at(left - 4)} ${at(y + 3)}l4 -7l4 7`;
+      ++count;
+    }
+  }
+  const grew = element("path", { d: arrows, class: "grew", "data-count": count });
+  return path(points, { class: "maximum" }) + grew;
+}
+
+function frameOfChip(frame: Frame, trace: Trace, step: number, width: number): string {
+  const now = trace.steps[step - 1];
+  if (!now) return "";
+  const left = frame.x(now.keys[0]), right = frame.x(now.keys[1]);
+  const middle = Math.min(Math.max((left + right) / 2, LEFT + 24), width - RIGHT - 28);
+  const word = now.skipped ? "skipped" : "on chip";
+  return (
+    rect(left, TOP - 2, right - left, frame.bottom - TOP + 4, { class: "chip", rx: 4 }) +
+    text(word, { x: middle, y: TOP - 9, class: "chip-word middle" })
+  );
+}
+
+export function strip(trace: Trace, step: number, width: number): string {
+  const frame = frameOf(trace, width);
+  const [low, high] = scoreRange(trace);
+  const roomy = (width - LEFT - RIGHT) / Math.max(trace.steps.length, 1) >= 34;
+  const axis = ticks(low, high, 4).map(
+    (value) =>
+      line(LEFT, frame.y(value), width - RIGHT, frame.y(value), { class: value === 0 ? "zero" : "grid" }) +
+      text(fixed(value, high - low < 2 ? 1 : 0), { x: LEFT - 6, y: frame.y(value) + 4, class: "tick end" }),
+  );
+  const labels = trace.steps.map((s, i) => (roomy || i === step - 1 ? keyLabel(frame, s, i === step - 1) : ""));
+  const now = trace.steps[step - 1];
+  const label = now
+    ? `Scores by key. Block ${step} of ${trace.steps.length} is on chip; the running maximum is ${fixed(now.m)}.`
+    : "Scores by key. No block has been read yet.";
+  return svg(
+    width,
+    HEIGHT,
+    label,
+    ...axis,
+    ageMarks(frame, trace.steps.slice(0, Math.max(step - 1, 0)), "past"),
+    ageMarks(frame, trace.steps.slice(Math.max(step - 1, 0), step), "now"),
+    ageMarks(frame, trace.steps.slice(step), "future"),
+    ...labels,
+    maximumMarks(frame, trace, step),
+    frameOfChip(frame, trace, step, width),
+    text("score", { x: 4, y: 14, class: "axis" }),
+    text("key", { x: 4, y: frame.bottom + 16, class: "axis" }),
+  );
+}
