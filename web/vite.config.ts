@@ -14,16 +14,17 @@ export default defineConfig({
     modulePreload: false,
     cssCodeSplit: false,
     assetsDir: ".",
-    rolldownOptions: {
+    rollupOptions: {
       output: { format: "iife", entryFileNames: "explainer.js", assetFileNames: "explainer.[ext]" },
     },
   },
   test: {
+    fileParallelism: false, // the speed of the page is measured, so nothing runs beside it
     projects: [
       { extends: true, test: { name: "unit", include: ["test/unit/*.test.ts"] } },
       {
         extends: true,
-        test: { name: "browser", include: ["test/browser/*.test.ts"], fileParallelism: false, testTimeout: 60000, hookTimeout: 60000 },
+        test: { name: "browser", include: ["test/browser/*.test.ts"], testTimeout: 60000, hookTimeout: 60000 },
       },
     ],
   },

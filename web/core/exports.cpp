@@ -1,4 +1,4 @@
-// The core as the web page calls it: a question in the words of `tessera explain`, an answer in JSON.
+// The core as the web page calls it: questions in the words of `tessera explain`, answers in JSON.
 //
 //   const p = room(n)            n bytes for the words, written by the caller
 //   const q = trace(p, n)        the answer: answer_size() bytes at q, until the next question
