@@ -20,10 +20,11 @@ endfunction()
 
 # hwy::hwy would add a run-time dependency on libhwy.
 tessera_need_header(HWY_INCLUDE_DIR hwy/highway.h libhwy-dev)
-if(TESSERA_HEADERS_APART)
+# The library needs no more than that: it writes its JSON itself (docs/decisions/0010).
+if(TESSERA_HEADERS_APART AND TESSERA_TESTS)
   tessera_need_header(FMT_INCLUDE_DIR fmt/format.h libfmt-dev)
   tessera_need_header(JSON_INCLUDE_DIR nlohmann/json.hpp nlohmann-json3-dev)
-else()
+elseif(TESSERA_TOOLS OR TESSERA_TESTS)
   tessera_need(fmt libfmt-dev)
   tessera_need(nlohmann_json nlohmann-json3-dev)
 endif()
@@ -50,13 +51,15 @@ if(missing)
 endif()
 
 # A compiler for another system must not see /usr/include, where the headers of this system's C
-# library lie too: it gets a folder with links to the three alone.
+# library lie too: it gets a folder with links to those alone that it needs.
 if(TESSERA_HEADERS_APART)
   set(headers ${PROJECT_BINARY_DIR}/headers)
   file(MAKE_DIRECTORY ${headers})
   file(CREATE_LINK ${HWY_INCLUDE_DIR}/hwy ${headers}/hwy SYMBOLIC)
-  file(CREATE_LINK ${FMT_INCLUDE_DIR}/fmt ${headers}/fmt SYMBOLIC)
-  file(CREATE_LINK ${JSON_INCLUDE_DIR}/nlohmann ${headers}/nlohmann SYMBOLIC)
+  if(TESSERA_TESTS)
+    file(CREATE_LINK ${FMT_INCLUDE_DIR}/fmt ${headers}/fmt SYMBOLIC)
+    file(CREATE_LINK ${JSON_INCLUDE_DIR}/nlohmann ${headers}/nlohmann SYMBOLIC)
+  endif()
   set(HWY_INCLUDE_DIR ${headers})
   foreach(name fmt::fmt-header-only nlohmann_json::nlohmann_json)
     add_library(${name} INTERFACE IMPORTED)

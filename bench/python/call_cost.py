@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from turns import seconds
 
 import tessera
 from tessera import _call, _native
@@ -29,10 +29,7 @@ CALLS, TURNS, SHAPE = 2000, 60, (1, 16, 1, 64)
 
 def turn(call: Callable[[], Any]) -> float:
     """Microseconds of one call, over CALLS of them."""
-    start = time.perf_counter()
-    for _ in range(CALLS):
-        call()
-    return (time.perf_counter() - start) / CALLS * 1e6
+    return seconds(call, CALLS) * 1e6
 
 
 def bare(x: Any) -> Callable[[], Any]:

@@ -12,15 +12,13 @@ share of attention in the step. ratio: tokens per second under patch_sdpa by tho
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
 from torch import nn
-from turns import interleaved, ratio
+from turns import interleaved, row, tell
 
 import tessera.torch
 
@@ -110,20 +108,10 @@ def measure(rows: int, samples: int) -> dict[str, Any]:
         },
         samples,
     )
-    found, promised = ratio(times["torch"], times["tessera"]), BARS.get(rows, 1.0)
-    return {
-        "case": f"gpt2 step n{rows}",
-        "device": "cpu",
-        "versions": f"torch {torch.__version__}, tessera {tessera.__version__}",
-        "threads": torch.get_num_threads(),
-        **{f"{n}_tokens_per_s": round(rows / min(t), 1) for n, t in times.items() if n != "none"},
-        "attention_share": round(1 - min(times["none"]) / min(times["torch"]), 4),
-        "loss_difference": abs(losses[0] - losses[1]),
-        **found,
-        "bar": promised,
-        "met": found["ratio"] >= promised,
-        "samples": samples,
-    }
+    more = {f"{n}_tokens_per_s": round(rows / min(times[n]), 1) for n in ("torch", "tessera")}
+    more["attention_share"] = round(1 - min(times["none"]) / min(times["torch"]), 4)
+    more["loss_difference"] = abs(losses[0] - losses[1])
+    return row(f"gpt2 step n{rows}", times, BARS.get(rows, 1.0), samples, **more)
 
 
 def main() -> None:
@@ -136,17 +124,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     for rows in arguments.rows:
-        row = measure(rows, arguments.samples)
-        if arguments.json:
-            print(json.dumps(row), flush=True)
-        print(
-            f"{row['case']:<20} torch {row['torch_tokens_per_s']:9.1f} tokens/s, tessera "
-            f"{row['tessera_tokens_per_s']:9.1f}: {row['ratio']:5.3f} (median "
-            f"{row['ratio_median']:5.3f}, bar {row['bar']}); attention has "
-            f"{row['attention_share']:.0%} of torch's step{'' if row['met'] else '  MISSED'}",
-            file=sys.stderr if arguments.json else sys.stdout,
-            flush=True,
+        found = measure(rows, arguments.samples)
+        line = (
+            f"{found['case']:<20} torch {found['torch_tokens_per_s']:9.1f} tokens/s, tessera "
+            f"{found['tessera_tokens_per_s']:9.1f}: {found['ratio']:5.3f} (median "
+            f"{found['ratio_median']:5.3f}, bar {found['bar']}); attention has "
+            f"{found['attention_share']:.0%} of torch's step"
         )
+        tell(found, line, arguments.json)
 
 
 if __name__ == "__main__":

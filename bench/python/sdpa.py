@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
-from turns import Calls, interleaved, ratio
+from turns import Calls, interleaved, row, tell
 
 import tessera.torch
 
@@ -77,19 +76,9 @@ def measure(which: str, rows: int, dtype: str, causal: bool, dim: int, samples: 
     ]
     calls: Calls = {n: PASSES[which](f, tensors, causal) for n, f in CONTESTANTS.items()}
     times = interleaved(calls, samples)
-    promised = bar(rows, dtype, causal)
-    found = ratio(times["torch"], times["tessera"])
-    return {
-        "case": f"{which} {dtype} d{dim} n{rows} {'causal' if causal else 'full'}",
-        "device": "cpu",
-        "versions": f"torch {torch.__version__}, tessera {tessera.__version__}",
-        "threads": torch.get_num_threads(),
-        **{f"{name}_ms": round(min(t) * 1e3, 4) for name, t in times.items()},
-        **found,
-        "bar": promised,
-        "met": found["ratio"] >= promised,
-        "samples": samples,
-    }
+    case = f"{which} {dtype} d{dim} n{rows} {'causal' if causal else 'full'}"
+    best = {f"{name}_ms": round(min(t) * 1e3, 4) for name, t in times.items()}
+    return row(case, times, bar(rows, dtype, causal), samples, **best)
 
 
 def parsed() -> argparse.Namespace:
@@ -111,17 +100,14 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     missed = 0
     for cell in cells(arguments):
-        row = measure(*cell, samples=arguments.samples)
-        missed += not row["met"]
-        if arguments.json:
-            print(json.dumps(row), flush=True)
-        print(
-            f"{row['case']:<44} torch {row['torch_ms']:10.3f} ms, tessera "
-            f"{row['tessera_ms']:10.3f} ms: {row['ratio']:5.2f} (median {row['ratio_median']:5.2f},"
-            f" bar {row['bar']}){'' if row['met'] else '  MISSED'}",
-            file=sys.stderr if arguments.json else sys.stdout,
-            flush=True,
+        found = measure(*cell, samples=arguments.samples)
+        missed += not found["met"]
+        line = (
+            f"{found['case']:<44} torch {found['torch_ms']:10.3f} ms, tessera "
+            f"{found['tessera_ms']:10.3f} ms: {found['ratio']:5.2f} "
+            f"(median {found['ratio_median']:5.2f}, bar {found['bar']})"
         )
+        tell(found, line, arguments.json)
     print(f"{missed} bars missed", file=sys.stderr)
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+import torch
+
+import tessera
 
 Calls = dict[str, Callable[[], Any]]
 
@@ -39,3 +45,29 @@ def ratio(slower: list[float], faster: list[float]) -> dict[str, float]:
         "ratio": round(min(slower) / min(faster), 4),
         "ratio_median": round(statistics.median(turns), 4),
     }
+
+
+def row(
+    case: str, times: dict[str, list[float]], bar: float, samples: int, **more: Any
+) -> dict[str, Any]:
+    """What is recorded of torch and tessera in one case; bar: the least ratio that is promised."""
+    found = ratio(times["torch"], times["tessera"])
+    return {
+        "case": case,
+        "device": "cpu",
+        "versions": f"torch {torch.__version__}, tessera {tessera.__version__}",
+        "threads": torch.get_num_threads(),
+        **more,
+        **found,
+        "bar": bar,
+        "met": found["ratio"] >= bar,
+        "samples": samples,
+    }
+
+
+def tell(found: dict[str, Any], line: str, as_json: bool) -> None:
+    """Prints the line of a row; as_json: the row itself, and the line on the error output."""
+    if as_json:
+        print(json.dumps(found), flush=True)
+    missed = "" if found["met"] else "  MISSED"
+    print(line + missed, file=sys.stderr if as_json else sys.stdout, flush=True)

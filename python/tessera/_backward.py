@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tessera._options import Options
 
-_DIFFERENTIABLE = ("bias", "sink")
+DIFFERENTIABLE = ("bias", "sink")  # of the options
 
 
 class Gradients(NamedTuple):
@@ -78,7 +78,7 @@ def _pack_backward(
     d_out, q, k, v, out, lse, d_lse = tensors
     q, k, v = adopt(q, "q"), adopt(k, "k"), adopt(v, "v")
     options = {
-        n: adopt(x, n) if n in _DIFFERENTIABLE and x is not None else x for n, x in options.items()
+        n: adopt(x, n) if n in DIFFERENTIABLE and x is not None else x for n, x in options.items()
     }
     call = _call.pack_options(q, k, v, out, lse, options)
     kind, bias, sink = call.kind, options.get("bias"), options.get("sink")

@@ -11,7 +11,7 @@ from tessera import _native
 from tessera._attention import attention
 from tessera._call import given_output, lse_shape, made, optional
 from tessera._run import run
-from tessera._tensors import adopt, kinds
+from tessera._tensors import Kind, Shape, adopt, kinds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,6 +24,16 @@ _HALVES, _INTERLEAVED = 0, 1
 def _require_rank(name: str, x: Any, rank: int, form: str) -> None:
     if len(x.shape) != rank:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be {form}")
+
+
+def _output(
+    kind: Kind, name: str, given: Any, like: Any, shape: Shape, dtype: int, lead: int = 0
+) -> tuple[Any, bytes]:
+    """The output that the caller gave, or a new one, and its packed tensor."""
+    if given is not None:
+        return given, d.TENSOR.pack(*given_output(kind, name, given, lead))
+    new = kind.empty(like, shape, dtype)
+    return new, d.TENSOR.pack(*made(new, name, lead))
 
 
 # ---- States --------------------------------------------------------------------------------------
@@ -71,21 +81,11 @@ def merge(
         for o, s in adopted
     ]
     table = ctypes.create_string_buffer(b"".join(parts))
-    at_out = given_output(kind, "out", out, lead) if out is not None else None
-    at_lse = given_output(kind, "lse", lse, lead) if lse is not None else None
-    if at_out is None:
-        out = kind.empty(first, tuple(first.shape), d.FLOAT32)
-        at_out = made(out, "out", lead)
-    if at_lse is None:
-        lse = kind.empty(first, lse_shape(first.shape), d.FLOAT32)
-        at_lse = made(lse, "lse", lead)
-    packed = d.MERGE.pack(
-        d.MERGE.size,
-        0,
-        ctypes.addressof(table),
-        len(parts),
-        d.TENSOR.pack(*at_out) + d.TENSOR.pack(*at_lse),
-    )
+    shape = tuple(first.shape)
+    out, at_out = _output(kind, "out", out, first, shape, d.FLOAT32, lead)
+    lse, at_lse = _output(kind, "lse", lse, first, lse_shape(shape), d.FLOAT32, lead)
+    at_table = ctypes.addressof(table)
+    packed = d.MERGE.pack(d.MERGE.size, 0, at_table, len(parts), at_out + at_lse)
     run(_native.merge, packed, kind, threads)
     return out, lse
 
@@ -133,13 +133,9 @@ def rotate(
     packed_x = optional(kind, "x", x_read, memory)
     tables = [("cos", cos), ("sin", sin), ("offsets", offsets), ("positions", positions)]
     packed_tables = b"".join(optional(kind, name, t, memory) for name, t in tables)
-    if out is None:
-        out = kind.empty_like(x_read, tuple(x_read.shape))
-        at_out = made(out, "out", 0)
-    else:
-        at_out = given_output(kind, "out", out, 0)
+    out, at_out = _output(kind, "out", out, x_read, tuple(x_read.shape), kind.dtype(x_read, "x"))
     layout = _INTERLEAVED if interleaved else _HALVES
-    tensors = packed_x + d.TENSOR.pack(*at_out) + packed_tables
+    tensors = packed_x + at_out + packed_tables
     run(_native.rotate, d.ROTATE.pack(d.ROTATE.size, 0, layout, 0, tensors), kind, threads)
     return out
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tessera import _descriptors as d
+from tessera._options import Options
 from tessera._scalars import backend_number, band, is_offsets, number, word
 from tessera._tensors import Kind, Shape, adopt, check_kind, kinds, one_kind
 
@@ -24,13 +25,11 @@ class Call(NamedTuple):
 # ---- Tensors of options --------------------------------------------------------------------------
 
 _PLACES = {name: i for i, name in enumerate(d.OPTIONAL)}
-OPTIONS = {
-    *("causal", "window", "align", "scale", "softcap", "backend", "batch_invariant"),
-    *("dropout_p", "dropout_offset", "seed", "state"),
-    *(name for name in d.OPTIONAL if name != "offsets"),
-}
-_LISTS = {"kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"}
-_LISTS.add("offsets")
+OPTIONS = Options.__optional_keys__
+# Vectors that count rows: these may be lists.
+LISTS = frozenset(
+    ["offsets", "kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"]
+)
 
 
 def _integers(name: str, values: Sequence[Any]) -> list[int]:
@@ -44,7 +43,7 @@ def optional(kind: Kind, name: str, x: Any, memory: list[Any], lead: int = 0) ->
     """A packed tensor, or an absent one; what it points at goes into memory."""
     if x is None:
         return d.ABSENT
-    listed = name in _LISTS and isinstance(x, (list, tuple))
+    listed = name in LISTS and isinstance(x, (list, tuple))
     x = kind.integers(_integers(name, x)) if listed else adopt(x, name)
     own = kinds[type(x)]
     check_kind(kind, own, "q", name)
@@ -229,7 +228,7 @@ def pack_options(q: Any, k: Any, v: Any, out: Any, lse: Any, options: Mapping[st
     dropout = (get("dropout_p", 0.0), get("dropout_offset", 0), get("seed", 0))
     extras = Extras.of(align, [get(name) for name in d.OPTIONAL[1:]], dropout, get("state"))
     scalars = Scalars(
-        band(bool(get("causal")), get("window"), align),
+        band(get("causal", False), get("window"), align),
         get("scale"),
         get("softcap", 0.0),
         get("backend"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from struct import Struct
+from struct import Struct, calcsize
 
 # DLPack's numbers: code | bits << 8.
 INT32, INT64, UINT8, BOOL = 0x2000, 0x4000, 0x0801, 0x0806
@@ -24,30 +24,7 @@ UNSET, TOP_LEFT, BOTTOM_RIGHT, OFFSET, OFFSETS = range(5)
 ERROR_SIZE = 512
 ERROR_HEAD = Struct("<Ii")  # size, status; the message follows
 
-# A tensor is its address and LAYOUT: shape, strides in elements, dtype, device type and id, flags,
-# reserved words. The layout of a tensor that was seen before is not packed again (_tensors.py).
-LAYOUT = Struct("<4q4qIiiI16x")
-TENSOR = Struct("<Q96s")
-
-# An attention call as most are: q, k, v, out, lse, and the rest in one piece.
-#   size, flags, backend, align; 5 tensors; scale, softcap, left, right, offset; REST
-CALL = Struct("<IIII Q96s Q96s Q96s Q96s Q96s ffqqq 1640s")
-# REST: 13 tensors; dropout_p, dropout_offset, dropout_seed; 2 tensors of the state; mask_expr,
-# score_expr, bindings, binding_count, workspace, workspace_bytes, stream, score_max
-REST = Struct("<1352s fIQ 208s 64x")
-CALL_SIZE = CALL.size
-
-# size, flags, forward; d_out, d_lse; the five gradients; workspace, its bytes, term_norms
-BACKWARD = Struct("<IIQ 208s 520s 24x")
-MERGE = Struct("<IIQQ 208s")
-ROTATE = Struct("<IIII 624s")
-APPEND = Struct("<IIII 936s")
-CONTEXT_CONFIG = Struct("<IIiI 48x")
-
-ABSENT_LAYOUT = LAYOUT.pack(1, 1, 1, 1, 1, 1, 1, 1, FLOAT32, CPU, 0, 0)
-ABSENT = TENSOR.pack(0, ABSENT_LAYOUT)
-
-# The tensors of REST, in their order, and those of the state.
+# The tensors of a call that most calls leave out, in their order.
 OPTIONAL = (
     "offsets",
     "mask",
@@ -63,6 +40,53 @@ OPTIONAL = (
     "seqused_k",
     "block_table",
 )
+
+# A tensor is its address and LAYOUT: shape, strides in elements, dtype, device type and id, flags,
+# reserved words. The layout of a tensor that was seen before is not packed again (_tensors.py).
+LAYOUT = Struct("<4q4qIiiI16x")
+_PLACE = f"Q{LAYOUT.size}s"
+TENSOR = Struct("<" + _PLACE)
+_WORD = 8  # bytes of a pointer, and of a 64-bit number
+
+
+def _packed(tensors: int) -> str:
+    """The format of tensors that were packed before, in one piece."""
+    return f"{tensors * TENSOR.size}s"
+
+
+def _unset(words: int) -> str:
+    """The format of words that stay 0."""
+    return f"{words * _WORD}x"
+
+
+# OPTIONAL; dropout_p, dropout_offset, dropout_seed; the two tensors of the state; mask_expr,
+# score_expr, bindings, binding_count, workspace, workspace_bytes, stream, score_max
+REST = Struct(f"<{_packed(len(OPTIONAL))} fIQ {_packed(2)} {_unset(8)}")
+
+# An attention call: size, flags, backend, align; q, k, v, out, lse; scale, softcap, left, right,
+# offset; REST
+_CALL_HEAD, _CALL_END = "IIII", f"ffqqq {REST.size}s"
+CALL = Struct(f"<{_CALL_HEAD} {5 * _PLACE} {_CALL_END}")
+CALL_SIZE = CALL.size
+
+# The same bytes, cut at the addresses of q, k, v and out, and of lse if it is wanted.
+_HEAD_PIECE, _END_SIZE = f"{calcsize('<' + _CALL_HEAD)}s", calcsize("<" + _CALL_END)
+CUT_WITH_LSE = Struct(f"<{_HEAD_PIECE} {4 * _PLACE} Q{LAYOUT.size + _END_SIZE}s")
+CUT_WITHOUT_LSE = Struct(f"<{_HEAD_PIECE} {3 * _PLACE} Q{LAYOUT.size + TENSOR.size + _END_SIZE}s")
+
+# size, flags, forward; d_out, d_lse; the five gradients; workspace, its bytes, term_norms
+BACKWARD = Struct(f"<IIQ {_packed(2)} {_packed(5)} {_unset(3)}")
+# size, flags, states, count; out, lse
+MERGE = Struct(f"<IIQQ {_packed(2)}")
+# size, flags, layout, reserved; x, out, cos, sin, offsets, positions
+ROTATE = Struct(f"<IIII {_packed(6)}")
+# The same; k, v, k_cache, v_cache, kv_lengths, cache_batch_idx, block_table, cos, sin
+APPEND = Struct(f"<IIII {_packed(9)}")
+# size, flags, threads, reserved; cpu_target, executor (2), allocator (3)
+CONTEXT_CONFIG = Struct(f"<IIiI {_unset(6)}")
+
+ABSENT_LAYOUT = LAYOUT.pack(1, 1, 1, 1, 1, 1, 1, 1, FLOAT32, CPU, 0, 0)
+ABSENT = TENSOR.pack(0, ABSENT_LAYOUT)
 
 
 def rest(

@@ -8,6 +8,7 @@ Environment variables:
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import sys
 import threading
@@ -89,7 +90,7 @@ error = _Error()
 
 def refuse(status: int) -> None:
     """Raises the exception of a status, with the sentence that the library left in `error`."""
-    sentence = error.buffer.raw[8:].split(b"\0", 1)[0].decode("utf-8", "replace")
+    sentence = error.buffer.raw[d.ERROR_HEAD.size :].split(b"\0", 1)[0].decode("utf-8", "replace")
     raise _EXCEPTIONS.get(status, RuntimeError)(sentence)
 
 
@@ -114,11 +115,6 @@ def context(threads: int) -> int:
     Raises:
       ValueError: threads is not from 1 to 1024, or 0.
     """
-    known = contexts.get(threads)
-    return known if known is not None else _make_context(threads)
-
-
-def _make_context(threads: int) -> int:
     if not -(2**31) <= threads < 2**31:
         raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
     with _contexts_lock:
@@ -180,8 +176,6 @@ def _check_layout() -> None:
             f"{path} is tessera {found}, but this package needs {VERSION}; install the two "
             "together, or correct TESSERA_LIBRARY"
         )
-    import json
-
     try:
         plan = json.loads(describe(plan_describe, context(0), d.layout_probe()))
     except (ValueError, NotImplementedError) as refusal:

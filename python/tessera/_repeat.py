@@ -7,15 +7,11 @@ addresses cut out.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Any, NamedTuple
 
+from tessera import _descriptors as d
 from tessera._call import Call, given_output, statistics_dtype
 from tessera._tensors import Seen, kinds
-
-# The bytes between the addresses of q, k, v and out, and behind that of lse.
-_WITHOUT_LSE = Struct("<16s Q96s Q96s Q96s Q1872s")
-_WITH_LSE = Struct("<16s Q96s Q96s Q96s Q96s Q1768s")
 
 
 class Repeat(NamedTuple):
@@ -60,9 +56,9 @@ def find(q: Any, k: Any, v: Any, out: Any, scalars: tuple[Any, ...]) -> tuple[An
         out = kind.new(new_out)
     at = (head, address(q), q_end, address(k), k_end, address(v), v_end, address(out))
     if new_lse is None:
-        return key, (_WITHOUT_LSE.pack(*at, end), kind, out, None)
+        return key, (d.CUT_WITHOUT_LSE.pack(*at, end), kind, out, None)
     lse = kind.new(new_lse)
-    return key, (_WITH_LSE.pack(*at, out_end, address(lse), end), kind, out, lse)
+    return key, (d.CUT_WITH_LSE.pack(*at, out_end, address(lse), end), kind, out, lse)
 
 
 def keep(key: Any, call: Call, q: Any, given: bool) -> None:
@@ -70,9 +66,9 @@ def keep(key: Any, call: Call, q: Any, given: bool) -> None:
     kind, out, lse = call.kind, call.out, call.lse
     new_out = None if given else kind.prototype(q, tuple(out.shape), kind.dtype(q, "q"))
     if lse is None:
-        head, _, q_end, _, k_end, _, v_end, _, end = _WITHOUT_LSE.unpack(call.packed)
+        head, _, q_end, _, k_end, _, v_end, _, end = d.CUT_WITHOUT_LSE.unpack(call.packed)
         _known.put(key, Repeat(head, q_end, k_end, v_end, b"", end, new_out, None))
         return
-    head, _, q_end, _, k_end, _, v_end, _, out_end, _, end = _WITH_LSE.unpack(call.packed)
+    head, _, q_end, _, k_end, _, v_end, _, out_end, _, end = d.CUT_WITH_LSE.unpack(call.packed)
     new_lse = kind.prototype(q, tuple(lse.shape), statistics_dtype(kind, q))
     _known.put(key, Repeat(head, q_end, k_end, v_end, out_end, end, new_out, new_lse))

@@ -70,9 +70,6 @@ class Kind(Protocol):
         """Tells the threads of a call; 0: the library's default."""
 
 
-_FLAGS = 76  # of a packed layout: 8 sizes and strides, dtype, device type and id come before
-
-
 class Seen(dict[Any, T]):
     """What was packed before, by what it was packed from."""
 
@@ -111,7 +108,8 @@ def pack_layout(
 
 def read_only(layout: bytes) -> bytes:
     """The layout marked as memory that may not be written, so that the library refuses it."""
-    return layout[:_FLAGS] + d.READ_ONLY.to_bytes(4, "little") + layout[_FLAGS + 4 :]
+    *before, _ = d.LAYOUT.unpack(layout)
+    return d.LAYOUT.pack(*before, d.READ_ONLY)
 
 
 # ---- Which kind? ---------------------------------------------------------------------------------

@@ -35,12 +35,14 @@ struct Group {
   std::int64_t b, kv_head;
   Sequence sequence;
   Range visible;  // keys that any row sees
+  Range common;   // keys that each row sees
 
   Group(const Problem& p, std::int64_t index)
       : b(index / p.kv_heads),
         kv_head(index % p.kv_heads),
         sequence(p.sequence(b)),
-        visible(sequence.band.seen_by_any({0, sequence.queries}) & sequence.keys) {}
+        visible(sequence.band.seen_by_any({0, sequence.queries}) & sequence.keys),
+        common(sequence.band.seen_by_all({0, sequence.queries}) & sequence.keys) {}
 
   std::int64_t head(const Problem& p, std::int64_t row) const {
     return kv_head * p.group() + row / p.queries;
@@ -71,18 +73,24 @@ struct States {
 
 // ---- One split ----
 
+// The weights of a block, and what the outputs are multiplied by. They lie in the frame of the loop,
+// where the compiler sees that no store to them changes q: it loads q once a block into registers,
+// instead of once for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
+struct Weights {
+  HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
+  float alpha[kDecodeRows];
+};
+
 // What one worker writes to.
 struct DecodeScratch {
-  float *q, *s, *alpha, *row, *k, *v;
+  float *q, *row, *k, *v;
 
   DecodeScratch(const Problem& p, float* memory) {
     const std::int64_t dim = whole_vectors(p.dim), value_dim = whole_vectors(p.value_dim);
-    q = memory;                 // [kDecodeRows][padded D]
-    s = q + kDecodeRows * dim;  // [kDecodeRows][kDecodeBlock]
-    alpha = s + kDecodeRows * kDecodeBlock;
-    row = alpha + kDecodeRows;   // of double
-    k = row + 2 * value_dim;     // [kDecodeBlock][padded D]
-    v = k + kDecodeBlock * dim;  // [kDecodeBlock][padded Dv]
+    q = memory;                   // [kDecodeRows][padded D]
+    row = q + kDecodeRows * dim;  // of double
+    k = row + 2 * value_dim;      // [kDecodeBlock][padded D]
+    v = k + kDecodeBlock * dim;   // [kDecodeBlock][padded Dv]
   }
 };
 
@@ -115,13 +123,15 @@ template <class T> struct Rows {
 
   // Whether the processor cannot foresee where the next row lies.
   bool scattered() const { return !converted && (p.paged() || t.stride[1] != t.shape[3]); }
+  // Whether the rows lie one behind the other, as they are read.
+  bool packed() const { return !converted && !scattered(); }
 
- private:
   const T* at(std::int64_t j) const {
     const core::KeyPlace place = p.place(group.sequence, group.b, j);
     return reinterpret_cast<const T*>(t.at(place.batch, place.row, group.kv_head));
   }
 
+ private:
   HWY_NOINLINE Run<T> copied(std::int64_t key, std::int64_t slot, Range keys) const {
     const std::int64_t n = t.shape[3], padded = whole_vectors(n);
     T* const to = reinterpret_cast<T*>(copies) + slot * padded;
@@ -217,32 +227,45 @@ template <class T, int kSteps> struct Split {
   DecodeScratch& w;
   Rows<T> k, v;
 
+  // Whether the loop over a stretch can take it: kVectorsAtOnce vectors of K and of V a key.
+  bool usual() const {
+    return k.packed() && v.packed() && p.value_dim == kVectorsAtOnce * N &&
+           rows.size() % kScoreRows == 0;
+  }
+  // The whole blocks of some keys, not none, that each row sees; empty and at their end if none is.
+  Range stretch(Range keys) const {
+    const Range seen = keys & group.common;
+    const Range blocks{round_up(seen.begin, kDecodeBlock), seen.end / kDecodeBlock * kDecodeBlock};
+    return seen.empty() || blocks.empty() ? Range{keys.end, keys.end} : blocks;
+  }
+
   // S of a tile of rows for some places of a block. In line, as all of the loop: with calls between
   // its parts the rate of reading is a tenth less.
-  template <int kRows> HWY_INLINE void score_rows(std::int64_t row, Range places) {
+  template <int kRows> HWY_INLINE void score_rows(std::int64_t row, Range places, float* s) {
     const std::int64_t dim = whole_vectors(p.dim);
     const bool ahead = row == 0 && v.scattered();
     for (std::int64_t j = places.begin; j < places.end; j += kKeysAtOnce) {
       if (ahead) v.from(j).prefetch({0, kKeysAtOnce}, p.value_dim * std::int64_t(sizeof(T)));
-      score_keys<kRows, kSteps>(k.from(j), w.q + row * dim, dim, w.s + row * kDecodeBlock + j);
+      score_keys<kRows, kSteps>(k.from(j), w.q + row * dim, dim, s + row * kDecodeBlock + j);
     }
   }
 
   // S for the keys of one block, hidden where a row does not see them.
-  HWY_INLINE void score(Range block) {
+  HWY_INLINE void score(Range block, float* s) {
     const std::int64_t key = block.begin / kDecodeBlock * kDecodeBlock;
     const std::int64_t first = (block.begin - key) / kKeysAtOnce * kKeysAtOnce;
     for_rows<kScoreRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
-      score_rows<tile.value>(r, {first, block.end - key});
+      score_rows<tile.value>(r, {first, block.end - key}, s);
     });
+    if (block.size() == kDecodeBlock && group.common.contains(block)) return;
     for (std::int64_t r = 0; r < rows.size(); ++r) {
       const Range seen = group.keys_of(p, rows.begin + r) & block;
-      if (seen.size() < kDecodeBlock) hide_outside(seen, key, w.s + r * kDecodeBlock);
+      if (seen.size() < kDecodeBlock) hide_outside(seen, key, s + r * kDecodeBlock);
     }
   }
 
   // O = alpha O + P V for the keys of one block. By now `k` is that of the next one.
-  HWY_INLINE void accumulate(const States& states, Range block, Range next) {
+  HWY_INLINE void accumulate(const States& states, Range block, Range next, Weights& weights) {
     const Range all{block.begin % kDecodeBlock, block.begin % kDecodeBlock + block.size()};
     const bool ahead = k.scattered() && next.size() == kDecodeBlock;
     for (std::int64_t j = 0; j < all.end; j += kRunKeys) {
@@ -252,29 +275,23 @@ template <class T, int kSteps> struct Split {
       for_columns(states.value_floats, [&](auto vectors, std::int64_t c) {
         for_rows<kOutputRows>(0, rows.size(), [&](auto tile, std::int64_t r) {
           accumulate_values<tile.value, vectors.value>(
-              OutputRows{states.o(first_row + r, index) + c, states.row_stride(), w.alpha + r},
-              w.s + r * kDecodeBlock + keys.begin, Run<T>{values.row + c, values.stride},
+              OutputRows{states.o(first_row + r, index) + c, states.row_stride(),
+                         weights.alpha + r},
+              weights.p + r * kDecodeBlock + keys.begin, Run<T>{values.row + c, values.stride},
               keys.size());
         });
       });
-      std::fill_n(w.alpha, rows.size(), 1.f);
+      std::fill_n(weights.alpha, rows.size(), 1.f);
       if (ahead) k.from(j).prefetch({0, kRunKeys}, p.dim * std::int64_t(sizeof(T)));
     }
   }
 };
 
-// The state of a split of the keys, for some rows of a group.
+// Blocks of any kind.
 template <class T, int kSteps>
-HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& states, Range keys) {
-  const std::int64_t rows = split.rows.size();
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* const o = states.o(split.first_row + r, split.index);
-    std::fill_n(o, states.value_floats, 0.f);
-    o[states.value_floats] = -kInfinity;
-    o[states.value_floats + 1] = 0;
-  }
+HWY_NOINLINE inline void absorb_blocks(Split<T, kSteps>& split, const States& states, Range keys) {
   if (keys.empty()) return;
-  load_queries(split.p, split.group, split.rows, split.w.q);
+  Weights weights;
   std::int64_t key = keys.begin / kDecodeBlock * kDecodeBlock;
   const auto block_at = [&](std::int64_t first) {
     return Range{first, first + kDecodeBlock} & keys;
@@ -283,15 +300,66 @@ HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& sta
   for (; key < keys.end; key += kDecodeBlock) {
     const Range block = block_at(key), next = block_at(key + kDecodeBlock);
     split.v.find(block);
-    split.score(block);
+    split.score(block, weights.p);
     split.k.find(next);
-    for_rows<kScoreRows>(0, rows, [&](auto tile, std::int64_t r) {
-      absorb_rows<tile.value>(split.w.s + r * kDecodeBlock,
+    for_rows<kScoreRows>(0, split.rows.size(), [&](auto tile, std::int64_t r) {
+      absorb_rows<tile.value>(weights.p + r * kDecodeBlock,
                               &states.m(split.first_row + r, split.index), states.row_stride(),
-                              split.w.alpha + r);
+                              weights.alpha + r);
     });
-    split.accumulate(states, block, next);
+    split.accumulate(states, block, next, weights);
   }
+}
+
+// The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one behind
+// the other: the usual case, in a loop where all that can be known is a constant. Every sum has the
+// order of absorb_blocks.
+template <class T, int kSteps>
+HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& states, Range keys) {
+  constexpr std::int64_t kColumns = kSteps * N;
+  const T *k = split.k.at(keys.begin), *v = split.v.at(keys.begin);
+  const float* const q = split.w.q;
+  const std::int64_t rows = split.rows.size(), stride = states.row_stride();
+  float* const o = states.o(split.first_row, split.index);
+  Weights weights;
+  for (std::int64_t n = keys.size(); n > 0; n -= kDecodeBlock) {
+    for (std::int64_t r = 0; r < rows; r += kScoreRows) {
+      for (std::int64_t j = 0; j < kDecodeBlock; j += kKeysAtOnce)
+        score_keys<kScoreRows, kSteps>(Run<T>{k + j * kColumns, kColumns}, q + r * kColumns,
+                                       kColumns, weights.p + r * kDecodeBlock + j);
+      absorb_rows<kScoreRows>(weights.p + r * kDecodeBlock, o + r * stride + kColumns, stride,
+                              weights.alpha + r);
+    }
+    for (std::int64_t j = 0; j < kDecodeBlock; j += kRunKeys) {
+      for_rows<kOutputRows>(0, rows, [&](auto tile, std::int64_t r) {
+        accumulate_values<tile.value, kSteps>(OutputRows{o + r * stride, stride, weights.alpha + r},
+                                              weights.p + r * kDecodeBlock + j,
+                                              Run<T>{v + j * kColumns, kColumns}, kRunKeys);
+      });
+      std::fill_n(weights.alpha, rows, 1.f);
+    }
+    k += kDecodeBlock * kColumns, v += kDecodeBlock * kColumns;
+  }
+}
+
+// The state of a split of the keys, for some rows of a group.
+template <class T, int kSteps>
+HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& states, Range keys) {
+  for (std::int64_t r = 0; r < split.rows.size(); ++r) {
+    float* const o = states.o(split.first_row + r, split.index);
+    std::fill_n(o, states.value_floats, 0.f);
+    o[states.value_floats] = -kInfinity;
+    o[states.value_floats + 1] = 0;
+  }
+  if (keys.empty()) return;
+  load_queries(split.p, split.group, split.rows, split.w.q);
+  Range stretch{keys.end, keys.end};
+  if constexpr (kSteps == kVectorsAtOnce)
+    if (split.usual()) stretch = split.stretch(keys);
+  absorb_blocks(split, states, {keys.begin, stretch.begin});
+  if constexpr (kSteps == kVectorsAtOnce)
+    if (!stretch.empty()) absorb_stretch(split, states, stretch);
+  absorb_blocks(split, states, {stretch.end, keys.end});
 }
 
 // ---- The merge ----

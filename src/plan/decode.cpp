@@ -40,7 +40,7 @@ const char* why_copied(const Problem& p, const Device& device) {
 std::int64_t scratch_bytes(const Problem& p, const Device& device) {
   const std::int64_t dim = round_up(p.dim, device.lanes);
   const std::int64_t value_dim = round_up(p.value_dim, device.lanes);
-  const std::int64_t rows = kDecodeRows * (dim + kDecodeBlock + 1);
+  const std::int64_t rows = kDecodeRows * dim;
   const std::int64_t copies = kDecodeBlock * (dim + value_dim);
   return round_up((rows + 2 * value_dim + copies) * kFloat, 64);
 }

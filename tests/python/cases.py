@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import torch
 from hypothesis import strategies as st
 
 # Relative to the largest entry: float32 rounds sums, 16 bits round the result once.
@@ -14,6 +15,16 @@ DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float64": np.dtype(np.float64),
 }
+
+
+def close(x, expected, tolerance):
+    """Whether x is expected, infinities exactly, else relative to the largest finite entry."""
+    x = np.asarray(x.float() if isinstance(x, torch.Tensor) else x).astype(np.float64)
+    assert x.shape == expected.shape
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(x[~finite], expected[~finite])
+    size = max(1.0, np.abs(expected[finite]).max(initial=0.0))
+    assert np.abs(x[finite] - expected[finite]).max(initial=0.0) <= tolerance * size
 
 
 def broadcast_shapes(batch, heads, lq, lk):

@@ -17,3 +17,9 @@ def draw():
     """draw(*shape): N(0, 1) in float32, the same in each run."""
     generator = np.random.default_rng(7)
     return lambda *shape: generator.standard_normal(shape, dtype=np.float32)
+
+
+@pytest.fixture
+def some(draw):
+    """The same as torch tensors."""
+    return lambda *shape: torch.from_numpy(draw(*shape))

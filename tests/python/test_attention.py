@@ -9,17 +9,8 @@ import torch
 from hypothesis import given
 
 import tessera
-from cases import TOLERANCE, calls, definition_of
+from cases import TOLERANCE, calls, close, definition_of
 from definition import kept, reference
-
-
-def close(x, expected, tolerance):
-    """Whether x is expected, infinities exactly, else relative to the largest finite entry."""
-    x = np.asarray(x.float() if isinstance(x, torch.Tensor) else x).astype(np.float64)
-    finite = np.isfinite(expected)
-    np.testing.assert_array_equal(x[~finite], expected[~finite])
-    size = max(1.0, np.abs(expected[finite]).max(initial=0.0))
-    assert np.abs(x[finite] - expected[finite]).max(initial=0.0) <= tolerance * size
 
 
 @given(calls())

@@ -135,6 +135,11 @@ REFUSALS = {
         ValueError,
         "causal is 'no'; it must be True or False",
     ),
+    "causal of a plan as a text": (
+        lambda: tessera.plan(Q, Q, Q, causal="no"),
+        ValueError,
+        "causal is 'no'; it must be True or False",
+    ),
     "a wide side": (
         lambda: tessera.attention(Q, Q, Q, window=(2**70, 0)),
         ValueError,

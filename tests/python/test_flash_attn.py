@@ -28,11 +28,6 @@ CACHE = "k v rotary_cos rotary_sin cache_seqlens cache_batch_idx cache_leftpad b
 REQUIRED = inspect.Parameter.empty
 
 
-@pytest.fixture
-def some(draw):
-    return lambda *shape: torch.from_numpy(draw(*shape))
-
-
 def close(x, expected, tolerance=3e-6):
     x, expected = x.detach().double(), expected.detach().double()
     assert x.shape == expected.shape

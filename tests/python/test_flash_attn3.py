@@ -30,11 +30,6 @@ DEFAULTS = {
 }
 
 
-@pytest.fixture
-def some(draw):
-    return lambda *shape: torch.from_numpy(draw(*shape))
-
-
 def close(x, expected, tolerance=3e-6):
     assert x.shape == expected.shape
     assert (x.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max())

@@ -11,11 +11,6 @@ from tessera import flash_attn, flash_attn3
 HALF = 8  # pairs that rotary embedding turns, of 12
 
 
-@pytest.fixture
-def some(draw):
-    return lambda *shape: torch.from_numpy(draw(*shape))
-
-
 def close(x, expected, tolerance=6e-6):
     assert x.shape == expected.shape
     assert (x.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max())

@@ -88,6 +88,17 @@ def test_packed_sequences(name):
         assert (whole[:, 5:] - expected[:, 5:]).abs().max() < 0.02 * expected.abs().max()
 
 
+def in_pieces(model, cache, ids, mask, lengths):
+    """The logits of a prompt that comes in pieces of these lengths."""
+    logits, at = [], 0
+    for n in lengths:
+        piece = {"attention_mask": mask[:, : at + n], "cache": cache}
+        places = torch.arange(at, at + n)[None].expand(2, -1)
+        logits.append(model(ids[:, at : at + n], position_ids=places, **piece).logits)
+        at += n
+    return torch.cat(logits, 1)
+
+
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("static", [False, True])
 @torch.no_grad()
@@ -100,13 +111,7 @@ def test_a_prompt_in_pieces(name, static):
             if static
             else DynamicCache(config=model.config)
         )
-        logits, at = [], 0
-        for n in (6, 4, 1, 1, 1):
-            piece = {"attention_mask": mask[:, : at + n], "cache": cache}
-            places = torch.arange(at, at + n)[None].expand(2, -1)
-            logits.append(model(ids[:, at : at + n], position_ids=places, **piece).logits)
-            at += n
-        return torch.cat(logits, 1)
+        return in_pieces(model, cache, ids, mask, (6, 4, 1, 1, 1))
 
     expected, found = both(name, run)
     close(found[mask.bool()], expected[mask.bool()])
@@ -196,13 +201,8 @@ def test_compiled_decoding_with_a_static_cache():
     ids, mask = tokens(2, 9), padding(2, 9, left=3)
 
     def run(model):
-        cache, logits, at = StaticCache(hf_models.model("mistral").config, max_cache_len=12), [], 0
-        for n in (6, 1, 1, 1):
-            places = torch.arange(at, at + n)[None].expand(2, -1)
-            piece = {"attention_mask": mask[:, : at + n], "cache": cache, "position_ids": places}
-            logits.append(model(ids[:, at : at + n], **piece).logits)
-            at += n
-        return torch.cat(logits, 1)
+        cache = StaticCache(hf_models.model("mistral").config, max_cache_len=12)
+        return in_pieces(model, cache, ids, mask, (6, 1, 1, 1))
 
     expected, _ = both("mistral", run)
     found = run(torch.compile(hf_models.model("mistral"), backend="aot_eager"))

@@ -17,11 +17,6 @@ DECODER, ENCODER = SimpleNamespace(is_causal=True), SimpleNamespace(is_causal=Fa
 
 
 @pytest.fixture
-def some(draw):
-    return lambda *shape: torch.from_numpy(draw(*shape))
-
-
-@pytest.fixture
 def qkv(some):
     """q [2, 4, 5, 8], k and v [2, 2, 9, 8], as models pass them."""
     return some(2, 5, 4, 8).transpose(1, 2), some(2, 2, 9, 8), some(2, 2, 9, 8)

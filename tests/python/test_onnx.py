@@ -10,19 +10,9 @@ from hypothesis import strategies as st
 
 import onnx_definition
 import tessera.onnx
-from cases import DTYPES, TOLERANCE
+from cases import DTYPES, TOLERANCE, close
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-
-
-def close(x, expected, tolerance):
-    """Whether x is expected, infinities exactly, else relative to the largest finite entry."""
-    x = x.astype(np.float64)
-    assert x.shape == expected.shape
-    finite = np.isfinite(expected)
-    np.testing.assert_array_equal(x[~finite], expected[~finite])
-    size = max(1.0, np.abs(expected[finite]).max(initial=0.0))
-    assert np.abs(x[finite] - expected[finite]).max(initial=0.0) <= tolerance * size
 
 
 # ---- Random calls --------------------------------------------------------------------------------

@@ -27,11 +27,15 @@ def test_missing_packages_are_named_at_once(tmp_path):
     ]
     status, said = configure(tmp_path, *hidden)
     assert status != 0
-    assert "apt-get install libhwy-dev libfmt-dev nlohmann-json3-dev Elsewhere" in said
+    assert "apt-get install libhwy-dev Elsewhere" in said
+    status, said = configure(tmp_path, *hidden, "-DTESSERA_TOOLS=ON")
+    assert status != 0
+    wanted = "libhwy-dev libfmt-dev nlohmann-json3-dev libcli11-dev"
+    assert f"apt-get install {wanted} Elsewhere" in said
 
 
 def test_only_what_is_missing_is_named(tmp_path):
-    status, said = configure(tmp_path, "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON")
+    status, said = configure(tmp_path, "-DTESSERA_TOOLS=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON")
     assert status != 0
     assert "apt-get install libfmt-dev Elsewhere" in said
 

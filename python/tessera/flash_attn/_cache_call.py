@@ -9,10 +9,15 @@ import torch
 
 from tessera._attention import attention, plan
 from tessera._cache import append, rotate
+from tessera._tensors import Seen
 from tessera.flash_attn._call import check_rank, check_tensors
 
-_CHECKED: set[Any] = set()  # calls like which the library has accepted
-_CHECKED_LIMIT = 1024
+_accepted: Seen[bool] = Seen()  # calls like which the library has accepted
+
+
+def _form(cu_seqlens: Any) -> str:
+    """The dimensions of q, k or v that are packed, or not."""
+    return "(batch, seqlen, heads, head_dim)" if cu_seqlens is None else "(total, heads, head_dim)"
 
 
 @dataclass
@@ -66,12 +71,7 @@ class CacheCall:
 
     def _check(self) -> None:
         check_tensors(q=self.q, k_cache=self.k_cache, v_cache=self.v_cache)
-        packed = self.cu_seqlens_q is not None
-        check_rank(
-            "q",
-            self.q,
-            "(total, heads, head_dim)" if packed else "(batch, seqlen, heads, head_dim)",
-        )
+        check_rank("q", self.q, _form(self.cu_seqlens_q))
         check_rank("k_cache", self.k_cache, "(batch or pages, seqlen, heads, head_dim)")
         if (self.k is None) != (self.v is None):
             given, missing = ("k", "v") if self.v is None else ("v", "k")
@@ -88,10 +88,8 @@ class CacheCall:
                 "k is given without cache_seqlens; say how many keys the cache holds before them"
             )
         if self.k is not None:
-            packed = self.cu_seqlens_new is not None
-            form = "(total, heads, head_dim)" if packed else "(batch, seqlen, heads, head_dim)"
-            check_rank("k", self.k, form)
-            check_rank("v", self.v, form)
+            check_rank("k", self.k, _form(self.cu_seqlens_new))
+            check_rank("v", self.v, _form(self.cu_seqlens_new))
 
     def _is_unordered(self) -> bool:
         """Without a band all queries are taken for tokens that follow the cache side by side."""
@@ -185,10 +183,8 @@ def _check_accepted(q: Any, k: Any, v: Any, options: dict[str, Any]) -> None:
             else (name, x)
             for name, x in tensors
         )
-    if key is not None and key in _CHECKED:
+    if key is not None and key in _accepted:
         return
     plan(q, k, v, **options)
     if key is not None:
-        if len(_CHECKED) >= _CHECKED_LIMIT:
-            _CHECKED.clear()
-        _CHECKED.add(key)
+        _accepted.put(key, True)

@@ -31,16 +31,25 @@ def refuse_unavailable(attention_chunk: int, **descales: Any) -> None:
         )
 
 
-def joined_qv(q: Any, k: Any, v: Any, qv: Any, scale: Any) -> tuple[Any, Any, Any]:
-    """Scores scale (<q, k> + <qv, v>) as scale <(q, qv), (k, v)>, which copies k and v once."""
-    if qv is None:
-        return q, k, scale
-    if scale is None:
-        scale = (q.shape[-1] + qv.shape[-1]) ** -0.5
-    return torch.cat([q, qv], -1), torch.cat([k, v], -1), scale
+def scale_with(q: Any, qv: Any, scale: Any) -> Any:
+    """The scale of scores to which qv adds its dimensions."""
+    if qv is None or scale is not None:
+        return scale
+    return (q.shape[-1] + qv.shape[-1]) ** -0.5
 
 
-def _two(result: Any, return_attn_probs: bool) -> Any:
+def _attend(
+    q: Any, k: Any, v: Any, qv: Any, form: str, options: dict[str, Any], return_attn_probs: bool
+) -> Any:
+    """out, or (out, lse). Scores scale (<q, k> + <qv, v>) are scale <(q, qv), (k, v)>, which copies
+    k and v once.
+    """
+    check_tensors(q=q, k=k, v=v)
+    check_rank("q", q, form)
+    if qv is not None:
+        options["scale"] = scale_with(q, qv, options["scale"])
+        q, k = torch.cat([q, qv], -1), torch.cat([k, v], -1)
+    result = attend(q, k, v, options, return_attn_probs)
     return result[:2] if return_attn_probs else result
 
 
@@ -82,11 +91,9 @@ def flash_attn_func(
     refuse_unavailable(
         attention_chunk, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale
     )
-    check_tensors(q=q, k=k, v=v)
-    check_rank("q", q, "(batch, seqlen, heads, head_dim)")
-    q, k, scale = joined_qv(q, k, v, qv, softmax_scale)
-    options = {**band_options(causal, window_size), **score_options(scale, softcap, None)}
-    return _two(attend(q, k, v, options, return_attn_probs), return_attn_probs)
+    options = {**band_options(causal, window_size), **score_options(softmax_scale, softcap, None)}
+    form = "(batch, seqlen, heads, head_dim)"
+    return _attend(q, k, v, qv, form, options, return_attn_probs)
 
 
 def flash_attn_varlen_func(
@@ -132,18 +139,15 @@ def flash_attn_varlen_func(
     refuse_unavailable(
         attention_chunk, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale
     )
-    check_tensors(q=q, k=k, v=v)
-    check_rank("q", q, "(total, heads, head_dim)")
-    q, k, scale = joined_qv(q, k, v, qv, softmax_scale)
     options = {
         **band_options(causal, window_size),
-        **score_options(scale, softcap, None),
+        **score_options(softmax_scale, softcap, None),
         "cu_seqlens_q": cu_seqlens_q,
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_q": seqused_q,
         "seqused_k": seqused_k,
     }
-    return _two(attend(q, k, v, options, return_attn_probs), return_attn_probs)
+    return _attend(q, k, v, qv, "(total, heads, head_dim)", options, return_attn_probs)
 
 
 def flash_attn_qkvpacked_func(

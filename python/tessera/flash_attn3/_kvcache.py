@@ -8,7 +8,7 @@ import torch
 
 from tessera.flash_attn._cache_call import CacheCall
 from tessera.flash_attn._call import band_options, score_options
-from tessera.flash_attn3._functions import refuse_unavailable
+from tessera.flash_attn3._functions import refuse_unavailable, scale_with
 
 
 def flash_attn_with_kvcache(
@@ -62,8 +62,6 @@ def flash_attn_with_kvcache(
     refuse_unavailable(
         attention_chunk, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale
     )
-    if qv is not None and softmax_scale is None:
-        softmax_scale = (q.shape[-1] + qv.shape[-1]) ** -0.5
     call = CacheCall(
         q=q,
         k_cache=k_cache,
@@ -83,7 +81,7 @@ def flash_attn_with_kvcache(
         cu_seqlens_new=cu_seqlens_k_new,
         options={
             **band_options(causal, window_size),
-            **score_options(softmax_scale, softcap, None),
+            **score_options(scale_with(q, qv, softmax_scale), softcap, None),
         },
     )
     return call.run(return_softmax_lse)

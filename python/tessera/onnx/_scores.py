@@ -52,12 +52,12 @@ def _visible(
     return seen if lengths is None else seen & (key < lengths[:, None, None, None])
 
 
-def _padded(values: Array, keys: int, total: int) -> Array:
+def _padded(mask: Mask, total: int) -> Array | None:
     """The values of a mask for all keys; those that it does not cover are hidden elsewhere."""
-    if keys == total:
-        return values
-    full = np.zeros((*values.shape[:3], total), values.dtype)
-    full[..., :keys] = values
+    if mask.values is None or mask.keys == total:
+        return mask.values
+    full = np.zeros((*mask.values.shape[:3], total), mask.values.dtype)
+    full[..., : mask.keys] = mask.values
     return full
 
 
@@ -90,20 +90,14 @@ def output(
     """qk_matmul_output [B, H, Lq, T] of the mode that settings name, in the type of Q."""
     dtype = operands.q.dtype
     wide = np.float64 if settings.double or dtype == np.float64 else np.float32
-    with np.errstate(
-        all="ignore"
-    ):  # infinities and NaN of the inputs, and what 16 bits cannot hold
+    # Infinities and NaN of the inputs, and what 16 bits cannot hold, are answers.
+    with np.errstate(all="ignore"):
         scores = _products(operands, settings.scale, wide)
         if settings.mode != RAW and settings.softcap:
             scores = settings.softcap * np.tanh(scores / settings.softcap)
         if settings.mode >= BIASED:
             seen = _visible(settings, operands, mask.keys, offset, lengths)
-            values = (
-                None
-                if mask.values is None
-                else _padded(mask.values, mask.keys, operands.k.shape[1])
-            )
-            scores = _biased(scores, seen, values)
+            scores = _biased(scores, seen, _padded(mask, operands.k.shape[1]))
         if settings.mode == PROBABILITIES:
             scores = _softmax(scores)
         return scores.astype(dtype)

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from tessera._attention import attention as compute
+from tessera._backward import DIFFERENTIABLE
 from tessera._scalars import Window
 from tessera.torch._function import (
+    compute,
     eager,
     lies_heads_first,
     needs_gradients,
-    new_result,
     traced,
     turned,
 )
@@ -21,7 +21,6 @@ from tessera.torch._operators import as_word, pack
 
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 _LARGEST = torch.finfo(torch.float32).max
-_DIFFERENTIABLE = ("bias", "sink")
 
 
 def is_eager(q: Any, k: Any, v: Any) -> bool:
@@ -66,7 +65,7 @@ def single(x: Any) -> Any:
 
 def _refuse_gradients(options: dict[str, Any]) -> None:
     """Raises ValueError where a tensor wants a gradient that there is none of."""
-    tensors = {name: x for name, x in options.items() if name not in _DIFFERENTIABLE}
+    tensors = {name: x for name, x in options.items() if name not in DIFFERENTIABLE}
     tensors["state"], tensors["lse of state"] = options.get("state") or (None, None)
     for name, x in tensors.items():
         if isinstance(x, torch.Tensor) and x.requires_grad:
@@ -98,12 +97,8 @@ def call(
     if needs_gradients(q, k, v, bias, sink):
         out, lse = eager(q, k, v, bias, sink, options, heads_first)
         return (out, lse) if return_lse else out
-    if not heads_first:
-        return compute(q, k, v, bias=bias, sink=sink, return_lse=return_lse, **options)
-    result = new_result(q, v)
-    q, k, v, out = turned(True, q, k, v, result)
-    compute(q, k, v, bias=bias, sink=sink, out=out, **options)
-    return result
+    options.update(bias=bias, sink=sink)
+    return compute(q, k, v, options, return_lse, heads_first)
 
 
 def attention(
@@ -166,7 +161,7 @@ def attention(
     # fmt: off
     options = {
         "causal": causal, "window": window, "align": align, "scale": scale, "softcap": softcap,
-        "bias": bias if bias is None else single(bias), "mask": mask,
+        "bias": single(bias), "mask": mask,
         "alibi": alibi if alibi is None else alibi.float(),
         "sink": sink if sink is None else sink.float(),
         "kv_lengths": kv_lengths, "kv_starts": kv_starts, "cache_batch_idx": cache_batch_idx,

@@ -43,6 +43,20 @@ def turned(turn: bool, *tensors: Any) -> tuple[Any, ...]:
     return tuple(x.transpose(1, 2) for x in tensors) if turn else tensors
 
 
+def compute(
+    q: Any, k: Any, v: Any, options: dict[str, Any], return_lse: bool, heads_first: bool
+) -> Any:
+    """tessera.attention at once, gradients not recorded. heads_first: q, k, v and out are
+    [B, H, L, D].
+    """
+    if not heads_first:
+        return attention(q, k, v, return_lse=return_lse, **options)
+    result = new_result(q, v)
+    q, k, v, out = turned(True, q, k, v, result)
+    found = attention(q, k, v, out=out, return_lse=return_lse, **options)
+    return (result, found[1]) if return_lse else result
+
+
 def attention_gradients(tensors: Any, needed: Any, options: dict[str, Any]) -> Any:
     """dq, dk, dv, d_bias, d_sink, None where not needed. tensors: d_out, q, k, v, out, lse, d_lse,
     bias, sink, of [B, L, H, D].
@@ -71,12 +85,7 @@ class Eager(torch.autograd.Function):
         out are [B, H, L, D].
         """
         extras = {"bias": bias, "sink": sink, **options}
-        if heads_first:
-            out = new_result(q, v)
-            turned_q, turned_k, turned_v, into = turned(True, q, k, v, out)
-            _, lse = attention(turned_q, turned_k, turned_v, out=into, return_lse=True, **extras)
-        else:
-            out, lse = attention(q, k, v, return_lse=True, **extras)
+        out, lse = compute(q, k, v, extras, True, heads_first)
         names = [n for n, x in options.items() if isinstance(x, torch.Tensor)]
         ctx.save_for_backward(q, k, v, bias, sink, out, lse, *[options[n] for n in names])
         ctx.names = names
@@ -154,8 +163,8 @@ class Traced(torch.autograd.Function):
         wanted = list(ctx.needs_input_grad[: len(_INPUTS)])
         # torch.compile refuses second derivatives itself.
         compiling = torch.compiler.is_compiling()
-        compute = backward_operator if compiling else _traced_backward.apply
-        found = compute(d_out, d_lse, out, lse, wanted, *inputs)
+        operator = backward_operator if compiling else _traced_backward.apply
+        found = operator(d_out, d_lse, out, lse, wanted, *inputs)
         gradients = [x if want else None for x, want in zip(found, wanted)]
         return (*gradients, *[None] * (len(inputs) - len(_INPUTS)))
 

@@ -3,8 +3,8 @@
 A traced graph (torch.compile, torch.export, vmap) holds these; eager code calls the library at once
 (_function.py). An operator takes tensors, numbers and words alone, at fixed places: `pack` puts the
 options of tessera.attention there, `unpack` takes them from there; heads_first, the last, says how
-the memory of out lies. Gradients are not registered
-here: the autograd.Function around the operators has them.
+the memory of out lies. Gradients are not registered here: the autograd.Function around the
+operators has them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 
 from tessera._attention import attention
 from tessera._backward import Gradients, attention_backward
+from tessera._call import LISTS, lse_shape
 from tessera._scalars import is_offsets
 
 # The options that are tensors, behind q, k, v; `wanted` of the backward pass counts on bias and
@@ -35,10 +36,8 @@ _SCALARS = {
 _DEFAULTS = {
     "causal": False, "softcap": 0.0, "dropout_p": 0.0, "dropout_offset": 0, "batch_invariant": False
 }
-_LISTS = (
-    "kv_lengths", "kv_starts", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"
-)
 # fmt: on
+_LISTS = sorted(LISTS)  # torch.compile walks along it
 _FIELDS = (*TENSORS, *_SCALARS)
 _PASSED_ON = [n for n in TENSORS if n not in ("offsets", "state_out", "state_lse", "seed")]
 _PASSED_ON += [n for n in _SCALARS if n not in ("left", "right", "align", "offset", "heads_first")]
@@ -72,13 +71,13 @@ def pack(options: dict[str, Any]) -> tuple[Any, ...]:
     """The options of a call as the operators take them, in the order of their schemas."""
     get = options.get
     fields: dict[str, Any] = {name: get(name, _DEFAULTS.get(name)) for name in _PASSED_ON}
-    for name in _LISTS:
-        fields[name] = _tensor(fields[name])
     align, window, state = get("align"), get("window"), get("state")
     word = align is None or isinstance(align, str)
     vector = not word and is_offsets(align)
     fields["align"] = align if word else None
-    fields["offsets"] = _tensor(align) if vector else None
+    fields["offsets"] = align if vector else None
+    for name in _LISTS:
+        fields[name] = _tensor(fields[name])
     fields["offset"] = None if word or vector else align
     fields["heads_first"] = get("heads_first", False)
     fields["left"], fields["right"] = (None, None) if window is None else window
@@ -126,8 +125,7 @@ def _forward(q: Any, k: Any, v: Any, *packed: Any) -> tuple[Any, Any]:
 
 
 def _fake_forward(q: Any, k: Any, v: Any, *packed: Any) -> tuple[Any, Any]:
-    lse_shape = (*q.shape[:-3], q.shape[-2], q.shape[-3])
-    return new_out(q, v, packed[-1]), q.new_empty(lse_shape, dtype=lse_dtype(q))
+    return new_out(q, v, packed[-1]), q.new_empty(lse_shape(q.shape), dtype=lse_dtype(q))
 
 
 # ---- Backward ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ TEST(DecodePlan, SplitsByTheShapeAlone) {
     want.splits = 5;
     want.tasks = 2 * 2 * 5;
     want.workers = std::min<std::int64_t>(threads, 16);  // a MB each
-    want.worker_bytes = 4 * (16 * (128 + 32 + 1) + 2 * 64 + 32 * (128 + 64));
+    want.worker_bytes = 4 * (16 * 128 + 2 * 64 + 32 * (128 + 64));
     want.shared_bytes = 4 * 2 * 8 * 5 * (64 + 16);
     want.why_backend = "asked for";
     want.why_packing = "k and v are read as they lie";
