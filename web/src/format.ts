@@ -31,6 +31,9 @@ export function scientific(x: number): string {
   return `${signed(mantissa)} × 10${superscript(Number(exponent))}`;
 }
 
+/** An error in a sentence: 0.69, 5.8 × 10⁻⁸. */
+export const size = (x: number): string => (x >= 0.001 ? significant(x, 2) : scientific(x));
+
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 export function superscript(n: number): string {

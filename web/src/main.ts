@@ -38,6 +38,8 @@ async function start(): Promise<void> {
     traffic.show(state.traffic);
   };
   show();
+  // The widgets are taller than the pictures that stood in their places: a link to a chapter has moved.
+  if (location.hash && !location.hash.includes("=")) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   window.addEventListener("hashchange", show);
   // For the console and for tests: `explainer.askText("trace", "--n 8")` is the JSON of the core.
   Object.assign(window, { explainer: core });

@@ -1,7 +1,7 @@
 // Each step in words: what a screen reader says, and a good summary for everyone.
 
 import type { Grid, Split, Trace } from "../answers.ts";
-import { factor, fixed, percent, scientific } from "../format.ts";
+import { factor, fixed, percent, scientific, size } from "../format.ts";
 
 function range(keys: readonly [number, number]): string {
   return keys[1] - keys[0] === 1 ? `key ${keys[0]}` : `keys ${keys[0]} to ${keys[1] - 1}`;
@@ -26,7 +26,7 @@ export function rowSentence(trace: Trace, step: number): string {
   const head = `Block ${step} of ${trace.steps.length}, ${range(now.keys)}: `;
   const tail = step === trace.steps.length ? ` ${ending(trace)}` : "";
   if (now.skipped) return `${head}no key is visible, so it is skipped.${tail}`;
-  const error = step === trace.steps.length ? "" : ` O / l is off by ${scientific(now.error)}.`;
+  const error = step === trace.steps.length ? "" : ` O / l is off by ${size(now.error)}.`;
   if (!now.grew) {
     return `${head}no score exceeds the running maximum ${fixed(now.m)}, so nothing is rescaled.${error}${tail}`;
   }

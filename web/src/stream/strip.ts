@@ -114,6 +114,20 @@ function frameOfChip(frame: Frame, trace: Trace, step: number, width: number): s
   );
 }
 
+/** What has become of the scores to the left, and what is known of those to the right. */
+function fateWords(frame: Frame, trace: Trace, step: number): string {
+  const past = trace.steps[step - 2]?.keys[1] ?? 0, next = trace.steps[step - 1]?.keys[1] ?? 0;
+  const word = (from: number, to: number, ...contents: string[]) => {
+    const room = frame.x(to) - frame.x(from) - 50; // the word above the chip may lean over
+    const content = contents.find((c) => c.length * 6.5 < room);
+    return content ? text(content, { x: (frame.x(from) + frame.x(to)) / 2, y: TOP - 9, class: "note middle" }) : "";
+  };
+  return (
+    word(0, past, "forgotten: only m, l and O remain", "forgotten") +
+    word(next, trace.options.keys, "not read yet")
+  );
+}
+
 export function strip(trace: Trace, step: number, width: number): string {
   const frame = frameOf(trace, width);
   const [low, high] = scoreRange(trace);
@@ -139,6 +153,7 @@ export function strip(trace: Trace, step: number, width: number): string {
     ...labels,
     maximumMarks(frame, trace, step),
     frameOfChip(frame, trace, step, width),
+    fateWords(frame, trace, step),
     text("score", { x: 4, y: 14, class: "axis" }),
     text("key", { x: 4, y: frame.bottom + 16, class: "axis" }),
   );

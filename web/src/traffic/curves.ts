@@ -20,9 +20,9 @@ function points(rows: readonly TrafficRow[], pick: (row: TrafficRow) => Schedule
 function residentSeries(rows: readonly TrafficRow[], q: Quantity): Series[] {
   const firstBeyond = rows.findIndex((row) => row.cache_holds === false);
   const pick = (row: TrafficRow) => row.resident;
-  if (firstBeyond < 0) return [{ name: "K and V in cache", kind: "resident", points: points(rows, pick, q) }];
+  if (firstBeyond < 0) return [{ name: "K, V in cache", kind: "resident", points: points(rows, pick, q) }];
   return [
-    { name: "K and V in cache (dashed: does not fit)", kind: "resident", points: points(rows.slice(0, firstBeyond), pick, q) },
+    { name: "K, V in cache", kind: "resident", points: points(rows.slice(0, firstBeyond), pick, q) },
     {
       name: "",
       kind: "resident",
@@ -35,7 +35,7 @@ function residentSeries(rows: readonly TrafficRow[], q: Quantity): Series[] {
 function threeSeries(rows: readonly TrafficRow[], q: Quantity): Series[] {
   return [
     { name: "standard", kind: "standard", points: points(rows, (row) => row.standard, q) },
-    { name: "K and V re-read", kind: "tiled", points: points(rows, (row) => row.tiled, q) },
+    { name: "K, V re-read", kind: "tiled", points: points(rows, (row) => row.tiled, q) },
     ...residentSeries(rows, q),
   ];
 }
@@ -140,8 +140,8 @@ export function rooflineChart(answer: Answer, now: number, width: number, measur
     series: [
       { name: "roof", kind: "roof", points: [start, [ridge, top], [high, top]] },
       { name: "standard", kind: "standard", points: trail(answer.traffic, (r) => r.standard) },
-      { name: "K and V re-read", kind: "tiled", points: trail(answer.traffic, (r) => r.tiled) },
-      { name: "K and V in cache", kind: "resident", points: trail(answer.traffic, (r) => r.resident) },
+      { name: "K, V re-read", kind: "tiled", points: trail(answer.traffic, (r) => r.tiled) },
+      { name: "K, V in cache", kind: "resident", points: trail(answer.traffic, (r) => r.resident) },
     ],
     marks: [
       ...dots.map((s): Mark => ({ at: s.points[0] as Point, kind: `${s.kind} big`, label: { standard: "standard", tiled: "re-read", resident: "in cache" }[s.kind as string] ?? "" })),

@@ -123,7 +123,8 @@ function formulaTable(row: TrafficRow): string {
 function sourceLine(machine: Machine | undefined, answer: Answer): string {
   const roof = answer.roof;
   const ridge = roof ? `${flopRate(roof.flops_per_second)} and ${byteRate(roof.bytes_per_second)} meet at ${significant(roof.ridge, 3)} FLOP per byte.` : "";
-  return machine ? `${ridge} Source: ${escape(machine.source)}.` : ridge;
+  const dashed = answer.traffic.some((row) => row.cache_holds === false) ? " Dashed: K and V of one head no longer fit in the cache." : "";
+  return `${ridge}${machine ? ` Source: ${escape(machine.source)}.` : ""}${dashed}`;
 }
 
 const MARKUP = `
@@ -141,10 +142,10 @@ const MARKUP = `
   <section class="panel"><h3>How long it takes at best</h3><div class="chart" data-chart="time"></div></section>
   <section class="panel"><h3>The roofline</h3><div class="chart" data-chart="roofline"></div></section>
 </div>
-<p class="source"></p>
-<p class="measured"></p>
-<section class="panel sram"><h3>Does the tile fit?</h3><div class="sram-bar"></div><p class="sram-sentence"></p></section>
 <p class="law-line"></p>
+<p class="measured"></p>
+<p class="source"></p>
+<section class="panel sram"><h3>Does the tile fit?</h3><div class="sram-bar"></div><p class="sram-sentence"></p></section>
 <details class="settings"><summary>Change the machine and the tile</summary><div class="fields more"></div></details>
 <details class="formula-place"><summary>Formulas, with the numbers put in</summary><div class="scroll" tabindex="0" role="group" aria-label="Formulas"></div></details>
 <details class="table-place"><summary>The curves as a table</summary><div class="scroll" tabindex="0" role="group" aria-label="Table of the curves"></div></details>
