@@ -10,4 +10,5 @@ function mark(element: Element): void {
 export function makeScrollable(): void {
   const markAll = () => document.querySelectorAll(CANDIDATES).forEach(mark);
   new ResizeObserver(markAll).observe(document.body);
+  markAll();
 }

@@ -27,6 +27,7 @@ export function bars(row: Row, exact: readonly number[], { reach, width, height 
     Number.isFinite(value)
       ? rect(from, Math.min(y(0), y(value)), to - from, Math.max(Math.abs(y(value) - y(0)), 0.5), { class: name })
       : "";
+  const every = Math.ceil((count * 22) / (width - LEFT - RIGHT)); // numbers that have room
   const marks: string[] = [];
   for (let d = 0; d < count; ++d) {
     const left = x(d), wide = x(d + 1) - left;
@@ -35,7 +36,7 @@ export function bars(row: Row, exact: readonly number[], { reach, width, height 
       bar(row.o[d] ?? 0, left + wide * 0.12, left + wide * 0.88, "sum"),
       bar(row.normalised[d] ?? 0, left + wide * 0.3, left + wide * 0.7, "mean"),
       line(left + wide * 0.06, y(target), left + wide * 0.94, y(target), { class: "exact" }),
-      text(String(d), { x: left + wide / 2, y: height - 8, class: "tick middle" }),
+      d % every === 0 ? text(String(d), { x: left + wide / 2, y: height - 8, class: "tick middle" }) : "",
     );
   }
   const axis = ticks(-most, most, 4).map(

@@ -39,7 +39,7 @@ export function errorCurve(errors: readonly number[], step: number, { width, hei
     now === undefined ? "Error of O over l: nothing seen yet." : `Error of O over l after block ${step}: ${scientific(now)}.`,
     ...axis,
     line(LEFT, rounding, width - RIGHT, rounding, { class: "rounding" }),
-    text("rounding of float32", { x: width - RIGHT, y: rounding - 5, class: "note end" }),
+    text("rounding of float32", { x: LEFT + 6, y: rounding - 5, class: "note" }),
     path(points, { class: "error-line" }),
     element("path", { d: points.map(([px, py]) => `M${px.toFixed(1)} ${py.toFixed(1)}h0`).join(""), class: "error-dot" }),
     last ? element("circle", { cx: last[0], cy: last[1], r: 5, class: "error-now" }) : "",

@@ -55,10 +55,19 @@ function blockShape(frame: Frame, [begin, end]: readonly [number, number]): stri
   return `M${at(left)} ${TOP}H${at(right)}V${frame.bottom}H${at(left)}z`;
 }
 
+/** The keys of blocks that follow each other: block by block, or where those are too narrow in one. */
+function apart(frame: Frame, steps: readonly Step[]): (readonly [number, number])[] {
+  const first = steps[0]?.keys, last = steps.at(-1)?.keys;
+  if (!first || !last) return [];
+  const narrow = frame.x(first[1]) - frame.x(first[0]) < 14;
+  const adjoining = steps.every((step, i) => i === 0 || steps[i - 1]?.keys[1] === step.keys[0]);
+  return narrow && adjoining ? [[first[0], last[1]]] : steps.map((step) => step.keys);
+}
+
 /** All blocks of one age: their ground, the scores, and crosses for hidden keys. */
 function ageMarks(frame: Frame, steps: readonly Step[], age: Age): string {
   const skipped = age === "future" ? [] : steps.filter((step) => step.skipped);
-  const grounds = steps.filter((step) => !skipped.includes(step)).map((step) => blockShape(frame, step.keys));
+  const grounds = apart(frame, steps.filter((step) => !skipped.includes(step))).map((keys) => blockShape(frame, keys));
   const keys = steps.flatMap((step) => step.scores.map((score, i) => ({ key: step.keys[0] + i, score })));
   const marks = [
     element("path", { d: grounds.join(""), class: `block ${age}` }),

@@ -55,7 +55,7 @@ function box(node: Node, wide: number): string {
   const kind = node.shown ? (node.now ? "node now" : "node past") : "node future";
   const words = node.shown
     ? [
-        text(wide > 66 ? node.title : "", { x: node.x, y: node.y + 15, class: "middle node-title" }),
+        text(wide > 72 ? node.title : "", { x: node.x, y: node.y + 15, class: "middle node-title" }),
         text(`m ${fixed(node.state.m)}`, { x: node.x, y: node.y + 30, class: "middle node-value" }),
         text(`l ${fixed(node.state.l)}`, { x: node.x, y: node.y + 44, class: "middle node-value" }),
       ]
@@ -76,7 +76,10 @@ function edgeMark(edge: Edge): string {
   return line(from.x, y1, to.x, y2, { class: to.shown ? "edge" : "edge future" }) + label;
 }
 
-export function tree(split: Split, step: number, width: number): string {
+const NARROWEST = 66; // of a worker; more of them than fit scroll
+
+export function tree(split: Split, step: number, room: number): string {
+  const width = Math.max(room, split.parts.length * NARROWEST);
   const { nodes, edges } = layout(split, step, width);
   const levels = Math.max(0, ...split.merges.map((merge) => merge.level + 1));
   const wide = Math.min(width / split.parts.length - 6, 116);

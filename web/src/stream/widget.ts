@@ -130,7 +130,7 @@ function splitPanels(trace: Trace, split: Split, step: number, width: number): s
   const facts = `<table class="state"><caption>Three ways to add up the same keys</caption><tbody><tr><th scope="row">as the tree</th><td>error <b>${scientific(split.tree_error)}</b></td></tr><tr><th scope="row">one after the other</th><td>error <b>${scientific(split.chain_error)}</b></td></tr><tr><th scope="row">in one loop, unsplit</th><td>error <b>${scientific(trace.steps.at(-1)?.error ?? 0)}</b></td></tr></tbody></table>`;
   const title = step === 0 ? "What the first worker knows" : "After this merge";
   return (
-    panel("wide", "Workers and their merges", tree(split, step, width - PADDING)) +
+    panel("wide", "Workers and their merges", `<div class="scroll">${tree(split, step, width - PADDING)}</div>`) +
     panel("", title, bars(asRow(now), trace.exact.out, { reach: states.map(asRow), ...size }), LEGEND) +
     panel("", "The same row, to rounding", facts)
   );
