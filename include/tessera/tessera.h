@@ -312,6 +312,31 @@ typedef struct tessera_executor {
   void* user;
 } tessera_executor;
 
+/* The OpenMP run time on whose threads the rest of the process works, PyTorch's for instance: its
+ * threads spin for a while after each piece of work and hold their cores, so that another pool
+ * beside them waits. The functions are those of that run time, by their names in its library. */
+typedef struct tessera_openmp {
+  uint32_t size;   /* set by tessera_openmp_default() */
+  int32_t threads; /* of a team, as many as config.threads; else than the process uses, the run time
+                      ends and starts threads at each change */
+  void (*parallel)(void (*body)(void* argument), void* argument, unsigned threads,
+                   unsigned flags); /* GOMP_parallel */
+  int (*thread_num)(void);          /* omp_get_thread_num */
+  int (*num_threads)(void);         /* omp_get_num_threads */
+} tessera_openmp;
+
+static inline tessera_openmp tessera_openmp_default(void) {
+  tessera_openmp o = {sizeof o, 0, 0, 0, 0};
+  return o;
+}
+
+/* parallel_for of an executor whose user is a tessera_openmp, which must outlive the context. The
+ * team may come smaller than asked for, down to the caller alone within a parallel region. Such a
+ * context must not be used in a child of fork(), where most run times have lost their threads. */
+TESSERA_API void tessera_openmp_parallel_for(void* user, int32_t workers,
+                                             void (*body)(void* argument, int32_t worker),
+                                             void* argument);
+
 /* Memory lent by the host application. Called from the thread that calls the library. */
 typedef struct tessera_allocator {
   void* (*allocate)(void* user, uint64_t bytes, uint64_t alignment); /* NULL: out of memory */

@@ -83,7 +83,9 @@ ROTATE = Struct(f"<IIII {_packed(6)}")
 # The same; k, v, k_cache, v_cache, kv_lengths, cache_batch_idx, block_table, cos, sin
 APPEND = Struct(f"<IIII {_packed(9)}")
 # size, flags, threads, reserved; cpu_target, executor (2), allocator (3)
-CONTEXT_CONFIG = Struct(f"<IIiI {_unset(6)}")
+CONTEXT_CONFIG = Struct(f"<IIiI {_unset(1)} QQ {_unset(3)}")
+# size, threads; parallel, thread_num, num_threads
+OPENMP = Struct("<Ii QQQ")
 
 ABSENT_LAYOUT = LAYOUT.pack(1, 1, 1, 1, 1, 1, 1, 1, FLOAT32, CPU, 0, 0)
 ABSENT = TENSOR.pack(0, ABSENT_LAYOUT)
@@ -101,9 +103,9 @@ def rest(
 NO_REST = rest([ABSENT] * len(OPTIONAL))
 
 
-def context_config(threads: int) -> bytes:
-    """A tessera_context_config."""
-    return CONTEXT_CONFIG.pack(CONTEXT_CONFIG.size, 0, threads, 0)
+def context_config(threads: int, executor: tuple[int, int] = (0, 0)) -> bytes:
+    """A tessera_context_config; executor: the addresses of parallel_for and of its user."""
+    return CONTEXT_CONFIG.pack(CONTEXT_CONFIG.size, 0, threads, 0, *executor)
 
 
 # ---- The call that tells whether a library has this layout ---------------------------------------

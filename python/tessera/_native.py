@@ -106,6 +106,22 @@ contexts: dict[int, int] = {}
 _contexts_lock = threading.Lock()
 
 
+def new_context(threads: int, executor: tuple[int, int] = (0, 0)) -> int:
+    """A context; executor: the addresses of a parallel_for and of its user.
+
+    Raises:
+      ValueError: threads is not from 1 to 1024, or 0.
+    """
+    if not -(2**31) <= threads < 2**31:
+        raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
+    made = ctypes.c_void_p()
+    config = d.context_config(threads, executor)
+    status = _context_create(config, ctypes.addressof(made), error.address)
+    if status:
+        refuse(status)
+    return made.value or 0
+
+
 def context(threads: int) -> int:
     """The context of that many threads (0: the library's default), made when first asked for.
 
@@ -115,17 +131,9 @@ def context(threads: int) -> int:
     Raises:
       ValueError: threads is not from 1 to 1024, or 0.
     """
-    if not -(2**31) <= threads < 2**31:
-        raise ValueError(f"threads is {threads}; it must be from 1 to 1024, or None")
     with _contexts_lock:
         if threads not in contexts:
-            made = ctypes.c_void_p()
-            status = _context_create(
-                d.context_config(threads), ctypes.addressof(made), error.address
-            )
-            if status:
-                refuse(status)
-            contexts[threads] = made.value or 0
+            contexts[threads] = new_context(threads)
         return contexts[threads]
 
 

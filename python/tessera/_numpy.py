@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tessera import _descriptors as d
+from tessera import _native
 from tessera._tensors import NAMES, NUMBERS, Seen, Shape, pack_layout, read_only
 
 capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -117,6 +118,9 @@ class NumpyKind:
 
     def threads(self) -> int:
         return 0
+
+    contexts = _native.contexts
+    context = staticmethod(_native.context)
 
     def _numpy(self) -> Any:
         import numpy

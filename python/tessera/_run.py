@@ -19,7 +19,7 @@ def context_of(kind: Kind, threads: int | None) -> int:
     the library's default.
     """
     count = kind.threads() if threads is None else _checked(threads)
-    return _native.contexts.get(count) or _native.context(count)
+    return kind.contexts.get(count) or kind.context(count)
 
 
 def run(function: Any, packed: bytes, kind: Kind, threads: int | None) -> None:

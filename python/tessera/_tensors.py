@@ -69,6 +69,12 @@ class Kind(Protocol):
     def threads(self) -> Callable[[], int]:
         """Tells the threads of a call; 0: the library's default."""
 
+    contexts: dict[int, int]  # by the number of threads
+
+    @property
+    def context(self) -> Callable[[int], int]:
+        """Makes the context of so many threads."""
+
 
 class Seen(dict[Any, T]):
     """What was packed before, by what it was packed from."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tessera import _descriptors as d
+from tessera._openmp import Threads
 from tessera._tensors import NUMBERS, Seen, Shape, pack_layout
 
 
@@ -25,6 +26,8 @@ class TorchKind:
         # As they are, without a method of ours around them.
         self.address = torch.Tensor.data_ptr
         self.threads = torch.get_num_threads
+        shared = Threads(torch)
+        self.contexts, self.context = shared.contexts, shared.context
         # torch makes memory like a tensor faster than from a shape.
         self.new = partial(torch.empty_like, memory_format=torch.contiguous_format)
 

@@ -66,6 +66,22 @@ Target choose_target(const char* wanted) {
   return find_target("scalar", "the target that every processor has");
 }
 
+// What is wrong with the OpenMP run time of a config; empty if nothing is.
+std::string_view fault_of(const tessera_openmp* openmp, const Threads& threads) {
+  if (openmp == nullptr) return "is NULL";
+  if (openmp->size < sizeof(tessera_openmp)) return "has a size that no version has";
+  if (!openmp->parallel || !openmp->thread_num || !openmp->num_threads) return "lacks a function";
+  if (openmp->threads != threads.count) return "has another number of threads";
+  return "";
+}
+
+void check_executor(const tessera_executor& executor, const Threads& threads) {
+  if (executor.parallel_for != tessera_openmp_parallel_for) return;
+  const auto* openmp = static_cast<const tessera_openmp*>(executor.user);
+  const std::string_view fault = fault_of(openmp, threads);
+  require(fault.empty(), Sentence::kOpenmp, fault);
+}
+
 // Checks what is not yet checked, then copies.
 const tessera_context_config& checked(const tessera_context_config& config) {
   require(config.flags == 0, Sentence::kFlags, std::string_view("config"), Hex{config.flags});
@@ -80,6 +96,7 @@ const tessera_context_config& checked(const tessera_context_config& config) {
 cpu::Engine::Options engine_options(const tessera_context_config& config, const Threads& threads,
                                     const Target& target) {
   const tessera_executor& e = config.executor;
+  check_executor(e, threads);
   const tessera_allocator& a = config.allocator;
   return {.threads = threads.count,
           .target = target.name,

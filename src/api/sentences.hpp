@@ -80,6 +80,7 @@ enum class Sentence {
   kThreads,
   kThreadsVariable,
   kTarget,
+  kOpenmp,
   kAllocator,
 
   kAttentionFlags,
@@ -287,6 +288,10 @@ inline constexpr SentenceRow kSentences[] = {
     {kTarget, kInvalidArgument,
      "{} is '{}', a set of instructions that this library or this processor does not have; choose "
      "one of: {}"},
+    {kOpenmp, kInvalidArgument,
+     "the tessera_openmp of config.executor {}; tessera_openmp_parallel_for needs one from "
+     "tessera_openmp_default() with the functions of a run time and as many threads as the "
+     "context"},
     {kAllocator, kInvalidArgument,
      "allocator has no {}; it must have both allocate and release, or neither"},
 

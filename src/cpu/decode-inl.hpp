@@ -73,9 +73,9 @@ struct States {
 
 // ---- One split ----
 
-// The weights of a block, and what the outputs are multiplied by. They lie in the frame of the loop,
-// where the compiler sees that no store to them changes q: it loads q once a block into registers,
-// instead of once for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
+// The weights of a block, and what the outputs are multiplied by. They lie in the frame of the
+// loop: there the compiler sees that no store to them changes q, and loads it into registers once a
+// block instead of for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
 struct Weights {
   HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
   float alpha[kDecodeRows];
@@ -311,7 +311,7 @@ HWY_NOINLINE inline void absorb_blocks(Split<T, kSteps>& split, const States& st
   }
 }
 
-// The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one behind
+// The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one after
 // the other: the usual case, in a loop where all that can be known is a constant. Every sum has the
 // order of absorb_blocks.
 template <class T, int kSteps>

@@ -344,16 +344,6 @@ def test_info():
         assert f"\n{name} " in "\n" + told
 
 
-def test_threads_follow_torch():
-    code = (
-        "import torch, tessera; from tessera import _native\n"
-        "x = torch.ones(1, 2, 1, 4)\n"
-        "for n in (1, 2): torch.set_num_threads(n); tessera.attention(x, x, x)\n"
-        "print(sorted(_native.contexts))"
-    )
-    assert run(code).stdout.strip() == "[0, 1, 2]"
-
-
 def test_many_threads_at_once_and_after_fork():
     expected = tessera.attention(Q, K, K)
     wrong = []

@@ -118,6 +118,10 @@ PACKED = {
         [(n, 4) for n in ("size", "flags", "threads", "reserved")]
         + [("cpu_target", 8), ("executor", 16), ("allocator", 24)],
     ),
+    "tessera_openmp": (
+        d.OPENMP.size,
+        [("size", 4), ("threads", 4)] + [(n, 8) for n in ("parallel", "thread_num", "num_threads")],
+    ),
     "tessera_error": (d.ERROR_SIZE, [("size", 4), ("status", 4), ("message", 504)]),
 }
 

@@ -1,11 +1,14 @@
 // The exported functions from outside: results, edges, texts, and memory that the host lends.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tessera/version.h"
 #include "unit/api/environment.hpp"
@@ -149,6 +152,43 @@ TEST(Attention, WorkersComeFromTheExecutor) {
   s.config.executor = {run_all, &workers};
   ASSERT_EQ(attend(s).status, TESSERA_OK);
   EXPECT_EQ(workers, 3);
+}
+
+// ---- Threads of an OpenMP run time ----
+
+// A run time whose teams have at most so many threads, whatever is asked for.
+thread_local int thread_num = 0;
+std::atomic<int> most_threads = 0, team_asked_for = 0;
+
+void run_team(void (*body)(void*), void* argument, unsigned threads, unsigned flags) {
+  EXPECT_EQ(flags, 0u);
+  team_asked_for = int(threads);
+  std::vector<std::thread> others;
+  for (int n = 1; n < most_threads; ++n)
+    others.emplace_back([=] { thread_num = n, body(argument); });
+  body(argument);
+  for (std::thread& t : others) t.join();
+}
+
+TEST(OpenMP, EachWorkerRunsOnceWhateverTheTeam) {
+  tessera_openmp openmp = tessera_openmp_default();
+  openmp.threads = 5, openmp.parallel = run_team;
+  openmp.thread_num = [] { return thread_num; };
+  openmp.num_threads = [] { return most_threads.load(); };
+  for (const int team : {1, 2, 5, 8})
+    for (const std::int32_t workers : {0, 1, 4, 5}) {
+      most_threads = team;
+      std::array<std::atomic<int>, 8> runs{};
+      tessera_openmp_parallel_for(
+          &openmp, workers,
+          [](void* argument, std::int32_t w) {
+            ++(*static_cast<std::array<std::atomic<int>, 8>*>(argument))[std::size_t(w)];
+          },
+          &runs);
+      EXPECT_EQ(team_asked_for, 5);
+      for (std::int32_t w = 0; w < 8; ++w)
+        EXPECT_EQ(runs[std::size_t(w)], w < workers ? 1 : 0) << "worker " << w << ", team " << team;
+    }
 }
 
 // ---- Texts ----

@@ -27,7 +27,52 @@ inline void* allocate_oddly(void*, std::uint64_t, std::uint64_t) {
 inline void* allocate_number(void*, std::uint64_t, std::uint64_t) { throw 7; }
 inline void release_nothing(void*, void*, std::uint64_t) {}
 
+// A run time whose team is the caller alone.
+inline void run_alone(void (*body)(void*), void* argument, unsigned, unsigned) { body(argument); }
+inline int first_thread() { return 0; }
+inline int one_thread() { return 1; }
+
+// A context on an OpenMP run time with some fault.
+template <class Change> Answer create_on_openmp(const Change& change) {
+  tessera_openmp openmp = tessera_openmp_default();
+  openmp.threads = 2, openmp.parallel = run_alone;
+  openmp.thread_num = first_thread, openmp.num_threads = one_thread;
+  tessera_context_config config = tessera_context_config_default();
+  config.threads = 2;
+  config.executor = {tessera_openmp_parallel_for, &openmp};
+  change(config, openmp);
+  tessera_error error = tessera_error_default();
+  const TemporaryContext temporary(config, &error);
+  return {temporary.status, error.message};
+}
+
 inline const Refusals kRefusedContexts = {
+    {Sentence::kOpenmp,
+     "no OpenMP run time",
+     {},
+     [](const Subject&) {
+       return create_on_openmp(
+           [](tessera_context_config& c, tessera_openmp&) { c.executor.user = nullptr; });
+     }},
+    {Sentence::kOpenmp,
+     "an OpenMP run time whose size was never set",
+     {},
+     [](const Subject&) {
+       return create_on_openmp([](tessera_context_config&, tessera_openmp& o) { o.size = 0; });
+     }},
+    {Sentence::kOpenmp,
+     "an OpenMP run time without a function",
+     {},
+     [](const Subject&) {
+       return create_on_openmp(
+           [](tessera_context_config&, tessera_openmp& o) { o.num_threads = nullptr; });
+     }},
+    {Sentence::kOpenmp,
+     "an OpenMP team of another size",
+     {},
+     [](const Subject&) {
+       return create_on_openmp([](tessera_context_config&, tessera_openmp& o) { o.threads = 3; });
+     }},
     {Sentence::kThreads, "negative threads", [](Subject& s) { s.config.threads = -1; }},
     {Sentence::kThreads, "too many threads", [](Subject& s) { s.config.threads = 1025; }},
     {Sentence::kThreadsVariable,
