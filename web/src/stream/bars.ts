@@ -11,16 +11,25 @@ export interface Row {
   normalised: readonly number[];
 }
 
+/** How far from 0 any bar of these rows reaches. */
+export function reachOf(rows: readonly Row[], exact: readonly number[]): number {
+  let most = 0.1;
+  for (const values of [exact, ...rows.flatMap((row) => [row.o, row.normalised])]) {
+    for (const value of values.slice(0, SHOWN)) {
+      if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
+    }
+  }
+  return most * 1.08;
+}
+
 export interface BarsOptions {
-  reach: readonly Row[]; // all rows that will be shown, so that the axis stays where it is
+  most: number; // the end of the axis: reachOf all rows that will be shown, so that it stays
   width: number;
   height: number;
 }
 
-export function bars(row: Row, exact: readonly number[], { reach, width, height }: BarsOptions): string {
+export function bars(row: Row, exact: readonly number[], { most, width, height }: BarsOptions): string {
   const count = Math.min(exact.length, SHOWN);
-  const finite = [...reach.flatMap((r) => [...r.o, ...r.normalised]), ...exact].filter(Number.isFinite);
-  const most = Math.max(0.1, ...finite.map(Math.abs)) * 1.08;
   const y = linear([-most, most], [height - BOTTOM, TOP]);
   const x = linear([0, count], [LEFT, width - RIGHT]);
   const bar = (value: number, from: number, to: number, name: string) =>

@@ -6,7 +6,7 @@ import { element, line, linear, path, rect, svg, text, ticks, type Scale } from 
 
 const LEFT = 36, RIGHT = 10, TOP = 26, BOTTOM = 30, HEIGHT = 216;
 
-export function scoreRange(trace: Trace): [number, number] {
+function scoreRange(trace: Trace): [number, number] {
   const values = [...trace.scores, trace.start.m].filter(Number.isFinite);
   if (values.length === 0) return [-1, 1];
   const low = Math.min(...values), high = Math.max(...values);
@@ -15,6 +15,7 @@ export function scoreRange(trace: Trace): [number, number] {
 }
 
 interface Frame {
+  scores: [number, number]; // the least and the largest that the picture shows
   x: Scale; // of a key
   y: Scale; // of a score
   base: number; // where bars start
@@ -26,6 +27,7 @@ function frameOf(trace: Trace, width: number): Frame {
   const bottom = HEIGHT - BOTTOM;
   const y = linear([low, high], [bottom, TOP]);
   return {
+    scores: [low, high],
     x: linear([0, trace.options.keys], [LEFT, width - RIGHT]),
     y,
     base: low < 0 && high > 0 ? y(0) : bottom,
@@ -55,35 +57,67 @@ function blockShape(frame: Frame, [begin, end]: readonly [number, number]): stri
   return `M${at(left)} ${TOP}H${at(right)}V${frame.bottom}H${at(left)}z`;
 }
 
-/** The keys of blocks that follow each other: block by block, or where those are too narrow in one. */
-function apart(frame: Frame, steps: readonly Step[]): (readonly [number, number])[] {
-  const first = steps[0]?.keys, last = steps.at(-1)?.keys;
-  if (!first || !last) return [];
-  const narrow = frame.x(first[1]) - frame.x(first[0]) < 14;
-  const adjoining = steps.every((step, i) => i === 0 || steps[i - 1]?.keys[1] === step.keys[0]);
-  return narrow && adjoining ? [[first[0], last[1]]] : steps.map((step) => step.keys);
+/** What a block looks like at any age, as parts of paths. */
+interface Shape {
+  ground: string;
+  bars: string;
+  crosses: string; // for hidden keys
+  dots: string; // for scores that are not known yet
 }
 
-/** All blocks of one age: their ground, the scores, and crosses for hidden keys. */
-function ageMarks(frame: Frame, steps: readonly Step[], age: Age): string {
-  const skipped = age === "future" ? [] : steps.filter((step) => step.skipped);
-  const grounds = apart(frame, steps.filter((step) => !skipped.includes(step))).map((keys) => blockShape(frame, keys));
-  const keys = steps.flatMap((step) => step.scores.map((score, i) => ({ key: step.keys[0] + i, score })));
-  const marks = [
-    element("path", { d: grounds.join(""), class: `block ${age}` }),
-    ...skipped.map((step) => element("path", { d: blockShape(frame, step.keys), class: `block ${age} skipped` })),
-  ];
-  if (age === "future") {
-    const dots = keys.map(({ key }) => `M${at(middleOf(frame, key))} ${at(frame.base)}h0`);
-    return marks.join("") + element("path", { d: dots.join(""), class: "unknown" });
-  }
-  const bars = keys.map(({ key, score }) => (Number.isFinite(score) ? barShape(frame, key, score) : ""));
-  const crosses = keys.map(({ key, score }) => (Number.isFinite(score) ? "" : crossShape(frame, key)));
-  marks.push(
-    element("path", { d: bars.join(""), class: `score ${age}` }),
-    element("path", { d: crosses.join(""), class: "hidden-key" }),
+function shapeOf(frame: Frame, step: Step): Shape {
+  const begin = step.keys[0];
+  const shape: Shape = { ground: blockShape(frame, step.keys), bars: "", crosses: "", dots: "" };
+  step.scores.forEach((score, i) => {
+    if (Number.isFinite(score)) shape.bars += barShape(frame, begin + i, score);
+    else shape.crosses += crossShape(frame, begin + i);
+    shape.dots += `M${at(middleOf(frame, begin + i))} ${at(frame.base)}h0`;
+  });
+  return shape;
+}
+
+interface Drawing {
+  width: number;
+  frame: Frame;
+  shapes: Shape[];
+}
+
+// A step moves blocks from one age to the next; their shapes stay.
+const drawings = new WeakMap<Trace, Drawing>();
+
+function drawingOf(trace: Trace, width: number): Drawing {
+  const known = drawings.get(trace);
+  if (known?.width === width) return known;
+  const frame = frameOf(trace, width);
+  const drawing = { width, frame, shapes: trace.steps.map((step) => shapeOf(frame, step)) };
+  drawings.set(trace, drawing);
+  return drawing;
+}
+
+const joined = (shapes: readonly Shape[], part: keyof Shape) => shapes.map((shape) => shape[part]).join("");
+
+/** One ground for each block, or where they are too narrow to tell apart, one for all. */
+function groundsOf(frame: Frame, steps: readonly Step[], shapes: readonly Shape[]): string {
+  const first = steps[0]?.keys, last = steps.at(-1)?.keys;
+  if (!first || !last) return "";
+  const narrow = frame.x(first[1]) - frame.x(first[0]) < 14;
+  return narrow ? blockShape(frame, [first[0], last[1]]) : joined(shapes, "ground");
+}
+
+/** The blocks from `begin` to `end`, which are of one age. */
+function ageMarks({ frame, shapes }: Drawing, trace: Trace, [begin, end]: [number, number], age: Age): string {
+  const steps = trace.steps.slice(begin, end), some = shapes.slice(begin, end);
+  const ground = element("path", { d: groundsOf(frame, steps, some), class: `block ${age}` });
+  if (age === "future") return ground + element("path", { d: joined(some, "dots"), class: "unknown" });
+  const skipped = steps.flatMap((step, i) =>
+    step.skipped ? [element("path", { d: some[i]?.ground, class: `block ${age} skipped` })] : [],
   );
-  return marks.join("");
+  return (
+    ground +
+    skipped.join("") +
+    element("path", { d: joined(some, "bars"), class: `score ${age}` }) +
+    element("path", { d: joined(some, "crosses"), class: "hidden-key" })
+  );
 }
 
 function keyLabel(frame: Frame, { keys: [begin, end] }: Step, now: boolean): string {
@@ -138,8 +172,8 @@ function fateWords(frame: Frame, trace: Trace, step: number): string {
 }
 
 export function strip(trace: Trace, step: number, width: number): string {
-  const frame = frameOf(trace, width);
-  const [low, high] = scoreRange(trace);
+  const drawing = drawingOf(trace, width), frame = drawing.frame;
+  const [low, high] = frame.scores;
   const roomy = (width - LEFT - RIGHT) / Math.max(trace.steps.length, 1) >= 34;
   const axis = ticks(low, high, 4).map(
     (value) =>
@@ -147,6 +181,7 @@ export function strip(trace: Trace, step: number, width: number): string {
       text(fixed(value, high - low < 2 ? 1 : 0), { x: LEFT - 6, y: frame.y(value) + 4, class: "tick end" }),
   );
   const labels = trace.steps.map((s, i) => (roomy || i === step - 1 ? keyLabel(frame, s, i === step - 1) : ""));
+  const before = Math.max(step - 1, 0);
   const now = trace.steps[step - 1];
   const label = now
     ? `Scores by key. Block ${step} of ${trace.steps.length} is on chip; the running maximum is ${fixed(now.m)}.`
@@ -156,9 +191,9 @@ export function strip(trace: Trace, step: number, width: number): string {
     HEIGHT,
     label,
     ...axis,
-    ageMarks(frame, trace.steps.slice(0, Math.max(step - 1, 0)), "past"),
-    ageMarks(frame, trace.steps.slice(Math.max(step - 1, 0), step), "now"),
-    ageMarks(frame, trace.steps.slice(step), "future"),
+    ageMarks(drawing, trace, [0, before], "past"),
+    ageMarks(drawing, trace, [before, step], "now"),
+    ageMarks(drawing, trace, [step, trace.steps.length], "future"),
     ...labels,
     maximumMarks(frame, trace, step),
     frameOfChip(frame, trace, step, width),

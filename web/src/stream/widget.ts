@@ -8,7 +8,7 @@ import { patch } from "../patch.ts";
 import { player } from "../player.ts";
 import { GRID_OPTIONS, ROW_OPTIONS, SPLIT_OPTIONS, optionsOf, wordsOf, type StreamState, type View } from "../state.ts";
 import { escape } from "../svg.ts";
-import { bars, type Row } from "./bars.ts";
+import { bars, reachOf, type Row } from "./bars.ts";
 import { chip } from "./chip.ts";
 import { errorCurve } from "./error.ts";
 import { gridSentence, rowSentence, splitSentence } from "./sentences.ts";
@@ -64,9 +64,22 @@ export const viewOf = (preset: Preset): View =>
   preset.words.includes("--grid") ? "grid" : preset.words.includes("--workers") ? "split" : "row";
 
 type Answer =
-  | { view: "row"; trace: Trace }
-  | { view: "split"; trace: Trace; split: Split }
+  | ({ view: "row"; trace: Trace } & Rows)
+  | ({ view: "split"; trace: Trace; split: Split } & Rows)
   | { view: "grid"; grid: Grid };
+
+/** What the output panel shows at each step, and the end of its axis. */
+interface Rows {
+  rows: Row[];
+  most: number;
+}
+
+const asRow = (s: { o: number[]; o_over_l: number[] }): Row => ({ o: s.o, normalised: s.o_over_l });
+
+function rowsOf(states: { o: number[]; o_over_l: number[] }[], trace: Trace): Rows {
+  const rows = states.map(asRow);
+  return { rows, most: reachOf(rows, trace.exact.out) };
+}
 
 function ask(core: Core, state: StreamState): Answer {
   const words = wordsOf(state.options, WORDS_OF[state.view]);
@@ -79,7 +92,9 @@ function ask(core: Core, state: StreamState): Answer {
   const { trace, split } = core.ask("trace", words);
   if (trace.steps.length > MOST_BLOCKS)
     throw new CoreError(`This picture shows at most ${MOST_BLOCKS} blocks; make the blocks larger.`);
-  return split ? { view: "split", trace, split } : { view: "row", trace };
+  if (!split) return { view: "row", trace, ...rowsOf([trace.start, ...trace.steps], trace) };
+  const states = [split.parts[0]?.state ?? split.tree, ...split.merges.map((m) => m.state)];
+  return { view: "split", trace, split, ...rowsOf(states, trace) };
 }
 
 export function stepsOf(answer: Answer): number {
@@ -109,29 +124,24 @@ const inside = (width: number, most: number) => {
   return (width - (columns - 1) * GAP) / columns - PADDING;
 };
 
-const asRow = (s: { o: number[]; o_over_l: number[] }): Row => ({ o: s.o, normalised: s.o_over_l });
-
-function rowPanels(trace: Trace, step: number, width: number): string {
-  const rows = [trace.start, ...trace.steps].map(asRow);
+function rowPanels({ trace, rows, most }: { trace: Trace } & Rows, step: number, width: number): string {
   const inner = width - PADDING;
   const size = { width: inside(width, 3), height: columnsOf(width, 3) === 3 ? 330 : 230 };
   return (
     panel("wide", "The row of scores, streamed block by block", strip(trace, step, inner)) +
     panel("", "On chip", chip(trace, step)) +
-    panel("", "The output", bars(rows[step] ?? rows[0]!, trace.exact.out, { reach: rows, ...size }), LEGEND) +
+    panel("", "The output", bars(rows[step] ?? rows[0]!, trace.exact.out, { most, ...size }), LEGEND) +
     panel("", "Error of O / l", errorCurve(trace.steps.map((s) => s.error), step, size))
   );
 }
 
-function splitPanels(trace: Trace, split: Split, step: number, width: number): string {
-  const states = [split.parts[0]?.state ?? split.tree, ...split.merges.map((m) => m.state)];
-  const now = states[step] ?? split.tree;
+function splitPanels({ trace, split, rows, most }: { trace: Trace; split: Split } & Rows, step: number, width: number): string {
   const size = { width: inside(width, 2), height: 240 };
   const facts = `<table class="state"><caption>Three ways to add up the same keys</caption><tbody><tr><th scope="row">as the tree</th><td>error <b>${scientific(split.tree_error)}</b></td></tr><tr><th scope="row">one after the other</th><td>error <b>${scientific(split.chain_error)}</b></td></tr><tr><th scope="row">in one loop, unsplit</th><td>error <b>${scientific(trace.steps.at(-1)?.error ?? 0)}</b></td></tr></tbody></table>`;
   const title = step === 0 ? "What the first worker knows" : "After this merge";
   return (
     panel("wide", "Workers and their merges", `<div class="scroll">${tree(split, step, width - PADDING)}</div>`) +
-    panel("", title, bars(asRow(now), trace.exact.out, { reach: states.map(asRow), ...size }), LEGEND) +
+    panel("", title, bars(rows[step] ?? asRow(split.tree), trace.exact.out, { most, ...size }), LEGEND) +
     panel("", "The same row, to rounding", facts)
   );
 }
@@ -146,9 +156,9 @@ function gridPanels(grid: Grid, step: number, width: number): string {
 }
 
 function panelsOf(answer: Answer, step: number, width: number): string {
-  if (answer.view === "row") return rowPanels(answer.trace, step, width);
+  if (answer.view === "row") return rowPanels(answer, step, width);
   return answer.view === "split"
-    ? splitPanels(answer.trace, answer.split, step, width)
+    ? splitPanels(answer, step, width)
     : gridPanels(answer.grid, step, width);
 }
 
@@ -222,7 +232,9 @@ export function streamWidget(root: HTMLElement, core: Core, changed: (state: Str
     controls.show(step, steps);
     const width = stage.clientWidth;
     if (width === 0) return; // not laid out yet: the observer will call again
-    stage.style.setProperty("--columns", String(columnsOf(width, answer.view === "row" ? 3 : 2)));
+    const columns = String(columnsOf(width, answer.view === "row" ? 3 : 2));
+    // Set only where it changes: a property that children inherit costs a style of each of them.
+    if (stage.style.getPropertyValue("--columns") !== columns) stage.style.setProperty("--columns", columns);
     patch(stage, panelsOf(answer, step, width));
     part(root, ".sentence").textContent = sentenceOf(answer, step);
   }
