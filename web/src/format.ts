@@ -64,14 +64,13 @@ function scaled(x: number, step: number, units: readonly string[]): string {
   return `${text} ${units[unit] ?? ""}`;
 }
 
-/** Decimal units, as rates and memories off the chip are sold. */
-export const bytes = (x: number): string => scaled(x, 1000, ["B", "kB", "MB", "GB", "TB", "PB", "EB"]);
-/** Binary units, as memories on the chip are built. */
-export const binaryBytes = (x: number): string => scaled(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
+/** Sizes in binary units, as the command line prints them; rates in decimal ones, as they are sold. */
+export const bytes = (x: number): string => scaled(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]);
+export const byteRate = (x: number): string =>
+  `${scaled(x, 1000, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])}/s`;
 export const flops = (x: number): string =>
   scaled(x, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"]);
 export const flopRate = (x: number): string => `${flops(x)}/s`;
-export const byteRate = (x: number): string => `${bytes(x)}/s`;
 
 export function seconds(x: number): string {
   if (x >= 1) return scaled(x, 1000, ["s", "ks"]);

@@ -74,12 +74,12 @@ export function ticks(low: number, high: number, count: number): number[] {
   return result;
 }
 
-/** Powers of ten, thinned out to at most `count`. */
-export function decades(low: number, high: number, count: number): number[] {
-  const first = Math.ceil(Math.log10(low) - 1e-9);
-  const last = Math.floor(Math.log10(high) + 1e-9);
+/** Powers of a base, thinned out to at most `count`. */
+export function powers(base: number, low: number, high: number, count: number): number[] {
+  const exponent = (x: number) => Math.log(x) / Math.log(base);
+  const first = Math.ceil(exponent(low) - 1e-9), last = Math.floor(exponent(high) + 1e-9);
   const step = Math.max(1, Math.ceil((last - first + 1) / count));
   const result: number[] = [];
-  for (let power = first; power <= last; power += step) result.push(10 ** power);
+  for (let power = Math.ceil(first / step) * step; power <= last; power += step) result.push(base ** power);
   return result;
 }

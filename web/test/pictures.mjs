@@ -10,7 +10,7 @@ const executablePath = [process.env.TESSERA_CHROMIUM, "/usr/bin/chromium"].find(
 
 const stream = "#view=row&n=16&block=4&d=6&seed=12&step=2";
 const pictures = [
-  { name: "explainer-stream", selector: "[data-widget=stream]", hash: stream, width: 1000 },
+  { name: "explainer-stream", selector: "[data-widget=stream]", hash: stream, width: 1000, clip: 1054 },
   { name: "explainer-traffic", selector: "[data-widget=traffic]", hash: "", width: 1000, clip: 822 },
   { name: "explainer-dark", selector: "[data-widget=stream]", hash: "#view=grid&n=64&block=8&grid=8&window=-1,0&step=5", width: 1000, dark: true },
 ];

@@ -3,7 +3,7 @@
 import { scientific, superscript } from "../format.ts";
 import { element, line, linear, logarithmic, path, svg, text } from "../svg.ts";
 
-const LEFT = 40, RIGHT = 12, TOP = 12, BOTTOM = 36;
+const LEFT = 40, RIGHT = 12, TOP = 24, BOTTOM = 36;
 const LEAST = 1e-9, MOST = 10; // errors below are drawn at the bottom
 
 export interface Size {
@@ -44,6 +44,7 @@ export function errorCurve(errors: readonly number[], step: number, { width, hei
     element("path", { d: points.map(([px, py]) => `M${px.toFixed(1)} ${py.toFixed(1)}h0`).join(""), class: "error-dot" }),
     last ? element("circle", { cx: last[0], cy: last[1], r: 5, class: "error-now" }) : "",
     ...steps,
+    text("error", { x: 4, y: 12, class: "axis" }),
     text("block", { x: width - RIGHT, y: height - 1, class: "axis end" }),
   );
 }

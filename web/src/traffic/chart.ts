@@ -1,6 +1,6 @@
 // Curves on two logarithmic axes.
 
-import { decades, element, line, logarithmic, path, svg, text, type Scale } from "../svg.ts";
+import { element, line, logarithmic, path, powers, svg, text, type Scale } from "../svg.ts";
 
 export type Point = readonly [x: number, y: number];
 
@@ -26,7 +26,7 @@ export interface Chart {
   now?: number; // the x that is chosen: a line, and a dot on each curve
   marks?: readonly Mark[]; // points of their own
   x: { title: string; ticks: readonly number[]; format: (x: number) => string };
-  y: { title: string; format: (y: number) => string };
+  y: { title: string; format: (y: number) => string; base?: number }; // of the ticks, 10 if not given
 }
 
 const LEFT = 62, RIGHT = 14, TOP = 28, BOTTOM = 38;
@@ -60,7 +60,7 @@ function axes(chart: Chart, frame: Frame): string {
         text(chart.x.format(value), { x: frame.x(value), y: bottom + 16, class: "tick middle" })
       : "",
   );
-  const horizontal = decades(frame.low, frame.high, 6).map(
+  const horizontal = powers(chart.y.base ?? 10, frame.low, frame.high, 7).map(
     (value) =>
       line(LEFT, frame.y(value), chart.width - RIGHT, frame.y(value), { class: "grid" }) +
       text(chart.y.format(value), { x: LEFT - 6, y: frame.y(value) + 4, class: "tick end" }),

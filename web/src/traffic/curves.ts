@@ -56,7 +56,7 @@ export function bytesChart(answer: Answer, now: number, width: number): string {
     series: [law, ...threeSeries(rows, (s) => s.bytes)],
     now,
     x: lengths(rows),
-    y: { title: "bytes across slow memory", format: bytes },
+    y: { title: "bytes across slow memory", format: bytes, base: 32 },
   });
 }
 
@@ -72,7 +72,7 @@ export function memoryChart(answer: Answer, now: number, width: number): string 
     ],
     now,
     x: lengths(rows),
-    y: { title: "memory allocated", format: bytes },
+    y: { title: "memory allocated", format: bytes, base: 32 },
   });
 }
 

@@ -1,7 +1,7 @@
 // What a tile takes of fast memory, against the M that there is.
 
 import type { TrafficRow } from "../answers.ts";
-import { binaryBytes } from "../format.ts";
+import { bytes } from "../format.ts";
 import { element, line, linear, rect, svg, text } from "../svg.ts";
 
 const HEIGHT = 84, LEFT = 2, RIGHT = 2, TOP = 30, BAR = 26;
@@ -33,22 +33,22 @@ export function sramBar(row: TrafficRow, width: number): string {
   return svg(
     width,
     HEIGHT,
-    `The tile takes ${binaryBytes(row.tile_bytes)} of ${binaryBytes(row.sram_bytes)}.`,
+    `The tile takes ${bytes(row.tile_bytes)} of ${bytes(row.sram_bytes)}.`,
     rect(LEFT, TOP, limit - LEFT, BAR, { class: "room" }),
     element("g", { class: row.fits ? "" : "misfit" }, ...marks),
     line(limit, TOP - 8, limit, TOP + BAR + 8, { class: "limit" }),
-    text(`M = ${binaryBytes(row.sram_bytes)}`, { x: limit > 110 ? limit - 6 : limit + 6, y: TOP - 10, class: `note ${limit > 110 ? "end" : ""}` }),
-    text(`tile: ${binaryBytes(row.tile_bytes)}`, { x: LEFT, y: TOP + BAR + 20, class: "note" }),
+    text(`M = ${bytes(row.sram_bytes)}`, { x: limit > 110 ? limit - 6 : limit + 6, y: TOP - 10, class: `note ${limit > 110 ? "end" : ""}` }),
+    text(`tile: ${bytes(row.tile_bytes)}`, { x: LEFT, y: TOP + BAR + 20, class: "note" }),
   );
 }
 
 /** Whether such a kernel could run, in a sentence. */
 export function sramSentence(row: TrafficRow): string {
   if (!row.tile) {
-    return `Not even one row of q, k and v of dimension ${row.d} fits in M = ${binaryBytes(row.sram_bytes)}; give more.`;
+    return `Not even one row of q, k and v of dimension ${row.d} fits in M = ${bytes(row.sram_bytes)}; give more.`;
   }
-  const tile = `A tile of ${row.tile.queries} queries × ${row.tile.keys} keys takes ${binaryBytes(row.tile_bytes)}`;
+  const tile = `A tile of ${row.tile.queries} queries × ${row.tile.keys} keys takes ${bytes(row.tile_bytes)}`;
   return row.fits
     ? `${tile}: it fits.`
-    : `${tile}, and M is ${binaryBytes(row.sram_bytes)}: such a kernel could not run.`;
+    : `${tile}, and M is ${bytes(row.sram_bytes)}: such a kernel could not run.`;
 }

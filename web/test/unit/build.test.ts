@@ -42,5 +42,5 @@ test("the static pictures show what the page shows first", async () => {
   const row = core.ask("traffic", "--lengths 8192 --d 128 --dtype bf16 --tile 128,64 --gpu h100").traffic[0];
   expect(n).toBe("8192");
   expect(row?.standard.bytes).toBe(545259520);
-  expect(figures(core)["traffic"]).toContain("moves 545 MB");
+  expect(figures(core)["traffic"]).toContain("moves 520 MiB");
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { binaryBytes, bytes, factor, fixed, flopRate, integer, length, percent, scientific, seconds, significant, times } from "../../src/format.ts";
-import { decades, escape, linear, logarithmic, path, ticks } from "../../src/svg.ts";
+import { byteRate, bytes, factor, fixed, flopRate, integer, length, percent, scientific, seconds, significant, times } from "../../src/format.ts";
+import { escape, linear, logarithmic, path, powers, ticks } from "../../src/svg.ts";
 
 test("numbers of a row", () => {
   expect(fixed(-1.234)).toBe("−1.23");
@@ -15,10 +15,11 @@ test("numbers of a row", () => {
 });
 
 test("quantities with units", () => {
-  expect(bytes(545259520)).toBe("545 MB");
+  expect(bytes(545259520)).toBe("520 MiB");
   expect(bytes(999)).toBe("999 B");
-  expect(bytes(999900)).toBe("1.00 MB");
-  expect(binaryBytes(232448)).toBe("227 KiB");
+  expect(bytes(1048500)).toBe("1.00 MiB");
+  expect(bytes(232448)).toBe("227 KiB");
+  expect(byteRate(3.35e12)).toBe("3.35 TB/s");
   expect(flopRate(989.4e12)).toBe("989 TFLOP/s");
   expect(seconds(0.0026)).toBe("2.60 ms");
   expect(seconds(1234)).toBe("1.23 ks");
@@ -38,8 +39,9 @@ test("scales", () => {
   expect(linear([1, 1], [0, 100])(1)).toBe(0);
   expect(logarithmic([1, 100], [0, 100])(10)).toBeCloseTo(50);
   expect(ticks(-1.1, 2.1, 4)).toEqual([-1, 0, 1, 2]);
-  expect(decades(0.5, 2000, 10)).toEqual([1, 10, 100, 1000]);
-  expect(decades(1, 1e12, 4)).toEqual([1, 1e4, 1e8, 1e12]);
+  expect(powers(10, 0.5, 2000, 10)).toEqual([1, 10, 100, 1000]);
+  expect(powers(10, 1, 1e12, 4)).toEqual([1, 1e4, 1e8, 1e12]);
+  expect(powers(32, 100, 2 ** 41, 5)).toEqual([2 ** 10, 2 ** 20, 2 ** 30, 2 ** 40]);
 });
 
 test("markup", () => {
