@@ -47,11 +47,11 @@ def layouts() -> Iterator[dict]:
     lengths = [64] * 50 + [16384] + [64] * 50
     boundaries = ",".join(map(str, itertools.accumulate(lengths, initial=0)))
     packed = ("--cu-seqlens-q", boundaries, "--cu-seqlens-k", boundaries)
-    for band in ([], ["--causal"]):
+    for which, band in itertools.product(("forward", "backward"), ([], ["--causal"])):
         for shape, options in ((f"101,{sum(lengths)},{sum(lengths)},1,1,64,64", packed),
                                ("1,16384,16384,1,1,64,64", ()), ("100,64,64,1,1,64,64", ())):
-            yield tessera("bench", "--shape", shape, "--threads", THREADS, "--samples", "5", *band,
-                          *options)
+            yield tessera("bench", "--pass", which, "--shape", shape, "--threads", THREADS,
+                          "--samples", "5", *band, *options)
     for option in (["--dropout", "0.1"], ["--page-size", "16"], ["--page-size", "96"]):
         yield tessera("bench", "--shape", "1,2048,2048,8,8,64,64", "--threads", THREADS, *option)
 

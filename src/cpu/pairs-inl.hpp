@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "cpu/isa/avx512bf16-inl.hpp"
+#include "cpu/isa/x86.hpp"
 #include "cpu/pair-packing-inl.hpp"
 #include "cpu/standard-inl.hpp"
 
@@ -128,7 +129,7 @@ HWY_NOINLINE inline void forward_pairs(Call& call, int worker) {
 // 64, N 2048). On Zen 4 it is as fast as a multiply-add, and does two.
 inline Target pairs_target(const char* name, bool (*present)()) {
   Target row = target(name, present);
-  row.preferred = [] { return !__builtin_cpu_is("intel"); };
+  row.preferred = [] { return !x86::features().intel; };
   row.bfloat16 = plan::Arithmetic::kPairs;
   row.forward = forward_pairs;
   return row;

@@ -33,6 +33,7 @@ inline std::uint32_t saved_state() {
 // One bit for each answer of CPUID that a target of ours asks for.
 struct Features {
   bool sse42, avx2, avx512, avx512bf16, amx;
+  bool intel;  // who made it
 };
 
 inline Features detect() {
@@ -50,6 +51,7 @@ inline Features detect() {
   f.avx512 = zmm && f.avx2 && has(extended.ebx, {16, 17, 30, 31});            // F, DQ, BW, VL
   f.avx512bf16 = f.avx512 && extended.eax >= 1 && has(more.eax, {5});
   f.amx = f.avx512bf16 && has(saved, {17, 18}) && has(extended.edx, {22, 24});  // BF16, TILE
+  f.intel = cpuid(0).ebx == 0x756e6547;  // "Genu" of GenuineIntel
   return f;
 }
 

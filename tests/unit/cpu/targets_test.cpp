@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -42,6 +44,18 @@ TEST(Targets, AnX86LibraryCarriesThemAll) {
   for (const TargetInfo& target : targets()) names.emplace_back(target.name);
   EXPECT_EQ(names,
             (std::vector<std::string>{"amx", "avx512bf16", "avx512", "avx2", "sse4", "scalar"}));
+}
+#endif
+
+#if defined(__linux__) && defined(__x86_64__)
+// The kernel of the system tells who made the processor, too.
+TEST(Targets, PairsAreNotPreferredOnProcessorsOfIntel) {
+  std::ifstream about("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(about), {}};
+  ASSERT_NE(text.find("vendor_id"), std::string::npos);
+  const bool intel = text.find("GenuineIntel") != std::string::npos;
+  for (const TargetInfo& target : targets())
+    EXPECT_EQ(target.preferred, target.name != "avx512bf16" || !intel) << target.name;
 }
 #endif
 
