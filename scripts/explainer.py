@@ -35,7 +35,8 @@ def listen(folder: Path, first: int) -> http.server.ThreadingHTTPServer:
 
 def has_display() -> bool:
     return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def main() -> int:
