@@ -20,14 +20,18 @@ void shrink(core::ExplainRequest& r) {
   if (r.lengths.size() > 20) r.lengths.resize(20);
 }
 
+void check(const core::Json& json) {
+  if (!nlohmann::json::accept(json.text())) std::abort();
+}
+
 void ask(std::string_view words) {
   core::ExplainRequest r;
   r.set_words(words);
   shrink(r);
   const auto trace = nlohmann::json::parse(core::trace_json(r).text());
   if (trace["trace"]["steps"].size() > 300) std::abort();
-  if (r.grid_rows > 0) (void)nlohmann::json::parse(core::grid_json(r).text());
-  (void)nlohmann::json::parse(core::traffic_json(r).text());
+  if (r.grid_rows > 0) check(core::grid_json(r));
+  check(core::traffic_json(r));
 }
 
 }  // namespace
