@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/decode_pairs-inl.hpp"
 #include "cpu/isa/avx512bf16-inl.hpp"
 #include "cpu/pair-packing-inl.hpp"
 #include "cpu/standard-inl.hpp"
@@ -131,6 +132,7 @@ inline Target pairs_target(const char* name, bool (*present)()) {
   row.preferred = [] { return !__builtin_cpu_is("intel"); };
   row.bfloat16 = plan::Arithmetic::kPairs;
   row.forward = forward_pairs;
+  row.decode[0] = decode_pairs;
   return row;
 }
 
