@@ -79,6 +79,9 @@ struct States {
 struct Weights {
   HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
   float alpha[kDecodeRows];
+
+  // Outputs are multiplied with the first keys of a block alone.
+  HWY_INLINE void keep_outputs() { std::fill_n(alpha, kDecodeRows, 1.f); }
 };
 
 // What one worker writes to.
@@ -156,8 +159,7 @@ template <class T>
 HWY_INLINE void load_queries(const Problem& p, const Group& group, Range rows, float* q) {
   const Sequence& s = group.sequence;
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    Products<T>::load_query(
-        q, p, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)));
+    Products<T>::load_query(q, p, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)));
     q += Products<T>::steps(whole_vectors(p.dim));
   }
 }
@@ -252,7 +254,8 @@ template <class T, int kSteps> struct Split {
     const bool ahead = row == 0 && v.scattered();
     for (std::int64_t j = places.begin; j < places.end; j += kKeysAtOnce) {
       if (ahead) v.from(j).prefetch({0, kKeysAtOnce}, p.value_dim * std::int64_t(sizeof(T)));
-      score_keys<kRows, kSteps>(k.from(j), w.q + row * Products<T>::steps(dim), dim, s + row * kDecodeBlock + j);
+      score_keys<kRows, kSteps>(k.from(j), w.q + row * Products<T>::steps(dim), dim,
+                                s + row * kDecodeBlock + j);
     }
   }
 
@@ -287,7 +290,7 @@ template <class T, int kSteps> struct Split {
               keys.size());
         });
       });
-      std::fill_n(weights.alpha, rows.size(), 1.f);
+      weights.keep_outputs();
       if (ahead) k.from(j).prefetch({0, kRunKeys}, p.dim * std::int64_t(sizeof(T)));
     }
   }
@@ -332,10 +335,11 @@ HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& s
   for (std::int64_t n = keys.size(); n > 0; n -= kDecodeBlock) {
     for (std::int64_t r = 0; r < rows; r += kScoreRows) {
       for (std::int64_t j = 0; j < kDecodeBlock; j += kKeysAtOnce)
-        score_keys<kScoreRows, kSteps>(Run<T>{k + j * kColumns, kColumns}, q + r * Products<T>::steps(kColumns),
-                                       kColumns, weights.p + r * kDecodeBlock + j);
-      absorb_rows<kScoreRows>(scores, weights.p + r * kDecodeBlock, o + r * stride + kColumns, stride,
-                              weights.alpha + r);
+        score_keys<kScoreRows, kSteps>(Run<T>{k + j * kColumns, kColumns},
+                                       q + r * Products<T>::steps(kColumns), kColumns,
+                                       weights.p + r * kDecodeBlock + j);
+      absorb_rows<kScoreRows>(scores, weights.p + r * kDecodeBlock, o + r * stride + kColumns,
+                              stride, weights.alpha + r);
     }
     for (std::int64_t j = 0; j < kDecodeBlock; j += kRunKeys) {
       for_rows<kOutputRows>(0, rows, [&](auto tile, std::int64_t r) {
@@ -343,7 +347,7 @@ HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& s
                                               weights.p + r * kDecodeBlock + j,
                                               Run<T>{v + j * kColumns, kColumns}, kRunKeys);
       });
-      std::fill_n(weights.alpha, rows, 1.f);
+      weights.keep_outputs();
     }
     k += kDecodeBlock * kColumns, v += kDecodeBlock * kColumns;
   }
@@ -406,9 +410,8 @@ HWY_NOINLINE inline void merge_row(const Call& call, const States& states, std::
   const double lse = l == 0 ? -double(kInfinity) : (double(m) + std::log2(double(l))) * kLn2;
   if (p.lse.present()) p.lse.store({s.q_batch, head.h, s.q_begin + i, 0}, lse);
   // As in the tiles: what is not finite, or too far from 0, is computed by the definition.
-  constexpr float kFar = 0x1p120f;
   const bool sees = !(s.band.seen_by_any({i, i + 1}) & s.keys).empty();
-  const bool lost = m == -kInfinity ? sees : !(std::abs(m) < kFar);
+  const bool lost = m == -kInfinity ? sees : is_far(m, l);
   if (lost || !hn::AllTrue(d, hn::Eq(zero, hn::Zero(d))))
     define_row(p, head, i, reinterpret_cast<double*>(w.row));
 }

@@ -68,8 +68,8 @@ struct Part<T, kVectors> {
   }
   HWY_INLINE V operator[](int c) const {
     const auto word = x[c / 2];
-    return hn::BitCast(d, c % 2 == 0 ? hn::ShiftLeft<16>(word)
-                                     : hn::And(word, hn::Set(Words(), 0xffff0000u)));
+    return hn::BitCast(
+        d, c % 2 == 0 ? hn::ShiftLeft<16>(word) : hn::And(word, hn::Set(Words(), 0xffff0000u)));
   }
 };
 
