@@ -36,8 +36,8 @@ const char* why_copied(const Problem& p, const Device& device) {
   return nullptr;
 }
 
-// Why scores are not sums of products of pairs; nullptr if nothing speaks against it. The products of
-// values are float32 in any case: weights of 16 bits are more than the row of one query may lose.
+// Why scores are not sums of products of pairs; nullptr if nothing speaks against it. The products
+// of values are float32 in any case: weights of 16 bits are more than a single row may lose.
 const char* why_widened(const Problem& p, const Device& device) {
   if (const char* why = why_not_bfloat16(p, device)) return why;
   if (device.bfloat16 != Arithmetic::kPairs) return "few queries do not fill tiles of bfloat16";
