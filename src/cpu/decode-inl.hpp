@@ -74,8 +74,8 @@ struct States {
 // ---- One split ----
 
 // The weights of a block, and what the outputs are multiplied by. They lie in the frame of the
-// loop, where the compiler sees that no store to them changes q: it loads q once a block into registers,
-// instead of once for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
+// loop, where the compiler sees that no store to them changes q: it loads q once a block into
+// registers, instead of once for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
 struct Weights {
   HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
   float alpha[kDecodeRows];
@@ -98,9 +98,9 @@ struct DecodeScratch {
 };
 
 // Rows of K or V of one key head, a run of keys at a time: dense, cached and paged keys differ in
-// nothing else. Rows that the registers cannot read as they lie are copied as T, with zeros up to
-// a whole vector, since the type decides the order of the sums; and where a row sees not all of a run, its keys are copied as they are, the
-// nearest in place of those that nobody may read.
+// nothing else. Rows that the registers cannot read as they lie are copied as T, with zeros up to a
+// whole vector, since the type decides the order of the sums; and where a row sees not all of a
+// run, its keys are copied as they are, the nearest in place of those that nobody may read.
 template <class T> struct Rows {
   const Problem& p;
   const Group& group;
@@ -321,8 +321,8 @@ HWY_NOINLINE inline void absorb_blocks(Split<T, kSteps>& split, const States& st
 }
 
 // The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one
-// behind the other: the usual case, in a loop where all that can be known is a constant. Every sum has the
-// order of absorb_blocks.
+// behind the other: the usual case, in a loop where all that can be known is a constant. Every sum
+// has the order of absorb_blocks.
 template <class T, int kSteps>
 HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& states, Range keys) {
   constexpr std::int64_t kColumns = kSteps * N;

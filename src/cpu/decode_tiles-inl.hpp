@@ -113,8 +113,9 @@ template <class T> struct Products {
 };
 
 // S = Q K^T for kRows rows and the first four keys of `k`: q [kRows][steps], s
-// [kRows][kDecodeBlock]. dim is kSteps vectors if that is not 0. One key after the other, in the order of memory: with
-// four side by side the processor foresees nothing (Zen 4: 31 -> 13 GB/s on one core).
+// [kRows][kDecodeBlock]. dim is kSteps vectors if that is not 0. One key after the other, in the
+// order of memory: with four side by side the processor foresees nothing (Zen 4: 31 -> 13 GB/s on
+// one core).
 template <int kRows, int kSteps, class T>
 HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::int64_t any_dim,
                            float* HWY_RESTRICT s) {
