@@ -43,7 +43,8 @@ template <> struct Products<Paired> {
   static HWY_INLINE void add(V (&part)[kRows], const Paired* key, const float* HWY_RESTRICT q,
                              std::int64_t dim) {
     for (std::int64_t i = 0; i < steps(dim); i += N) {
-      const V pairs = hn::LoadU(d, reinterpret_cast<const float*>(key) + i);
+      // Held, so that the keys are asked for in their order; the compiler mixed four of them.
+      const V pairs = held(hn::LoadU(d, reinterpret_cast<const float*>(key) + i));
       for (int r = 0; r < kRows; ++r)
         part[r] = dot(pairs, hn::Load(d, q + r * steps(dim) + i), part[r]);
     }
