@@ -3,7 +3,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 
 .NOTPARALLEL:
-.PHONY: help setup build demo test lint format wheel wheels clean
+.PHONY: help setup build demo test lint format wheel wheels web web-test explainer clean
 
 help:
 	@echo "make demo    attention on real input, checked and measured, with a picture (demo.svg)"
@@ -14,6 +14,9 @@ help:
 	@echo "make format  rewrite the sources with clang-format and ruff"
 	@echo "make wheel   dist/: the wheel for Linux on x86-64, tested in fresh environments"
 	@echo "make wheels  dist/: the wheels for other systems, cross-built"
+	@echo "make web     web/dist: the explainer, a page that opens from its file"
+	@echo "make web-test  its tests, in Node and in Chromium"
+	@echo "make explainer  serves it and opens the browser"
 	@echo "make clean   remove build/, dist/ and demo.svg"
 
 setup:
@@ -55,5 +58,16 @@ wheels:
 	@scripts/setup.sh cross
 	@scripts/wheels.sh
 
+web:
+	@scripts/setup.sh web
+	@scripts/web.sh build
+
+web-test: build
+	@scripts/setup.sh web
+	@scripts/web.sh test
+
+explainer: web
+	@python3 scripts/explainer.py
+
 clean:
-	rm -rf build dist demo.svg
+	rm -rf build dist demo.svg web/.build web/dist

@@ -2,7 +2,7 @@
 """The figures that the README quotes, beside those of peers.py: one JSON line each.
 
   chrt -f 1 bench/record.py cpu_figures -- python3 bench/figures.py
-  chrt -f 1 bench/record.py cpu_figures -- python3 bench/figures.py build    # minutes
+  chrt -f 1 bench/record.py cpu_figures -- python3 bench/figures.py build_time    # minutes
 
 Needs `make build`. Speed and memory come from `tessera bench`, errors from `tessera verify`, the cost
 of a call from bench_call_cost, the time of a build from a build without a compiler cache.
@@ -96,9 +96,9 @@ def build_time() -> Iterator[dict]:
 
 
 def main() -> None:
-    parts = [build_time] if sys.argv[1:] == ["build"] else [speed, layouts, memory, errors,
-                                                            call_cost, library_size]
-    for part in parts:
+    parts = {f.__name__: f for f in (speed, layouts, memory, errors, call_cost, library_size)}
+    for name in sys.argv[1:] or parts:
+        part = build_time if name == "build_time" else parts[name]
         for figure in part():
             print(json.dumps(figure), flush=True)
 

@@ -4,6 +4,7 @@
 #   scripts/setup.sh build    what building, the demo and the tests in C++ need
 #   scripts/setup.sh python   .venv, with what the tests and checks of the Python package need
 #   scripts/setup.sh cross    what `make wheels` needs beside
+#   scripts/setup.sh web      what the explainer and its tests need: WebAssembly, Node, Chromium
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache python3 help2man
@@ -14,17 +15,23 @@ lint=(git clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-
       gcovr valgrind)
 python=(python3 python3-venv gcc libc6-dev)
 cross=(googletest qemu-user-static libc6-arm64-cross)
+web=(clang-19 lld-19 wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 python3
+     chromium fonts-liberation)
+# A Node of another origin brings its own npm, beside which that of Debian cannot be installed.
+command -v npm > /dev/null || web+=(nodejs npm)
 
 case "${1:-all}" in
   build) wanted=("${build[@]}") ;;
   python) wanted=("${python[@]}") ;;
   cross) wanted=("${build[@]}" "${python[@]}" "${cross[@]}") ;;
+  web) wanted=("${web[@]}") ;;
   all) wanted=("${build[@]}" "${lint[@]}" "${python[@]}") ;;
-  *) echo "setup: unknown group '$1'; it is build, python, cross or all" >&2; exit 2 ;;
+  *) echo "setup: unknown group '$1'; it is build, python, cross, web or all" >&2; exit 2 ;;
 esac
 here=$(cd "$(dirname "$0")/.." && pwd)
 case "${1:-all}" in
   python | all) finish() { cd "$here" && scripts/venv.sh .venv tests/python/requirements.txt; } ;;
+  web) finish() { cd "$here" && scripts/web.sh packages; } ;;
   *) finish() { :; } ;;
 esac
 

@@ -98,6 +98,7 @@ std::vector<float> scores_of(const RowTrace& t) {
       for (std::int64_t d = 0; d < o.dim; ++d) s += t.q[at(d)] * t.k[at(j * o.dim + d)];
       s *= scale;
     }
+    s = o.gain * s + o.ramp * static_cast<float>(j) + o.shift;
     if (!visible(o, j)) s = kHidden;
   }
   return scores;
@@ -157,13 +158,15 @@ RowStep take_step(RowState& state, const RowTrace& t, Range keys) {
   return step;
 }
 
-// scale <q, k_j> in double, or the score that was given.
+// scale <q, k_j> in double, or the score that was given; -inf where the key is hidden.
 double exact_score(const RowTrace& t, std::int64_t j) {
-  if (t.scores[at(j)] == kHidden || !t.options.scores.empty()) return double{t.scores[at(j)]};
-  double s = 0;
+  const RowOptions& o = t.options;
+  if (t.scores[at(j)] == kHidden) return double{kHidden};
+  double s = o.scores.empty() ? 0 : double{o.scores[at(j)]};
   for (std::size_t d = 0; d < t.q.size(); ++d)
     s += double{t.q[d]} * double{t.k[at(j) * t.q.size() + d]};
-  return s / std::sqrt(static_cast<double>(t.q.size()));
+  if (o.scores.empty()) s /= std::sqrt(static_cast<double>(t.q.size()));
+  return double{o.gain} * s + double{o.ramp} * static_cast<double>(j) + double{o.shift};
 }
 
 ExactRow exact_row(const RowTrace& t) {
@@ -246,7 +249,7 @@ RowTrace explain_row(const RowOptions& options) {
   t.end = t.start;
   for (std::int64_t j = 0; j < options.keys; j += options.block) {
     t.steps.push_back(take_step(t.end, t, {j, std::min(options.keys, j + options.block)}));
-    t.steps.back().error = distance(t.steps.back().normalised, t.exact.out);
+    t.steps.back().error = error_of(t.end, t);
   }
   t.naive = naive_row(t);
   return t;
@@ -257,6 +260,10 @@ RowState state_of(const RowTrace& trace, Range keys) {
   const Range present = keys & Range{0, trace.options.keys};
   if (!present.empty()) take_step(state, trace, present);
   return state;
+}
+
+double error_of(const RowState& state, const RowTrace& trace) {
+  return distance(state.normalised(), trace.exact.out);
 }
 
 }  // namespace tessera::core

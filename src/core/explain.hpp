@@ -34,9 +34,10 @@ struct RowOptions {
   std::uint64_t seed = 0;
   DType dtype = DType::kFloat32;   // of q, k, v, and of P where it multiplies v; sums are float32
   std::vector<float> scores = {};  // one for each key; empty: <q, k> / sqrt(dim), generated
-  Band band = {};                  // which keys the row may see, counted from ...
-  std::int64_t row = 0;            // ... this query
-  std::vector<Range> hidden = {};  // keys that a mask hides
+  float gain = 1, ramp = 0, shift = 0;  // the score of key j becomes gain s + ramp j + shift
+  Band band = {};                       // which keys the row may see, counted from ...
+  std::int64_t row = 0;                 // ... this query
+  std::vector<Range> hidden = {};       // keys that a mask hides
   std::optional<float> sink = {};  // a logit that joins the denominator: the row starts from it
 };
 
@@ -79,5 +80,8 @@ RowTrace explain_row(const RowOptions& options);
 
 // The state of some of the keys alone, all of them in one block, without the sink.
 RowState state_of(const RowTrace& trace, Range keys);
+
+// max |o / l - exact|
+double error_of(const RowState& state, const RowTrace& trace);
 
 }  // namespace tessera::core

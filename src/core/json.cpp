@@ -1,9 +1,5 @@
 #include "core/json.hpp"
 
-#include <array>
-#include <charconv>
-#include <cmath>
-
 namespace tessera::core {
 namespace {
 
@@ -23,16 +19,6 @@ std::string quoted(std::string_view string) {
   return text += '"';
 }
 
-// The shortest that reads back as the same number.
-std::string digits(double number) {
-  if (!std::isfinite(number)) return "null";
-  std::array<char, 32> buffer;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
-  std::string text(buffer.data(), end);
-  if (text.find_first_of(".e") == text.npos) text += ".0";
-  return text;
-}
-
 }  // namespace
 
 Json::Json(std::initializer_list<Member> members) : text_("{}") {
@@ -41,7 +27,7 @@ Json::Json(std::initializer_list<Member> members) : text_("{}") {
 
 Json::Json(std::string_view string) : text_(quoted(string)) {}
 
-Json::Json(double number) : text_(digits(number)) {}
+Json::Json(double number) : text_(json_digits(number)) {}
 
 void Json::add(std::string_view name, const Json& value) { append(quoted(name) + ":", value); }
 

@@ -9,6 +9,10 @@
 
 namespace tessera::core {
 
+// The shortest text that reads back as the same number; null where it is not finite. A file of its
+// own: the web page lets JavaScript write them, whose tables need not be sent.
+std::string json_digits(double number);
+
 class Json {
  public:
   struct Member;
@@ -16,6 +20,7 @@ class Json {
   // An object: {{"name", value}, ...}, in that order.
   Json(std::initializer_list<Member> members);
   static Json array() { return Json(Text{"[]"}); }
+  static Json null() { return Json(Text{"null"}); }
 
   // A string of UTF-8, a number or a truth; a description is written as it will read.
   explicit(false) Json(std::string_view string);

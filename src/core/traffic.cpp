@@ -142,16 +142,18 @@ double law_bytes(const TrafficShape& s, std::int64_t sram_bytes) {
 
 }  // namespace
 
-std::int64_t tile_bytes(const TrafficShape& s, TileSize tile) {
+TileParts tile_parts(const TrafficShape& s, TileSize tile) {
   const std::int64_t rows = tile.queries, columns = tile.keys;
-  const std::int64_t statistics = 2 * rows * kSum;
-  if (s.pass == Pass::kForward)  // Q, K, V; O, m, l; S
-    return (rows * s.dim + columns * (s.dim + s.value_dim)) * s.element_bytes +
-           rows * s.value_dim * kSum + statistics + rows * columns * kSum;
-  // Q, dO, K, V; dQ, dK, dV; lse, delta; P, dP
-  return (rows + columns) * (s.dim + s.value_dim) * s.element_bytes +
-         (rows * s.dim + columns * (s.dim + s.value_dim)) * kSum + statistics +
-         2 * rows * columns * kSum;
+  const std::int64_t statistics = 2 * rows * kSum, scores = rows * columns * kSum;
+  if (s.pass == Pass::kForward)
+    return {.operands = (rows * s.dim + columns * (s.dim + s.value_dim)) * s.element_bytes,
+            .sums = rows * s.value_dim * kSum,
+            .statistics = statistics,
+            .scores = scores};
+  return {.operands = (rows + columns) * (s.dim + s.value_dim) * s.element_bytes,
+          .sums = (rows * s.dim + columns * (s.dim + s.value_dim)) * kSum,
+          .statistics = statistics,
+          .scores = 2 * scores};
 }
 
 TileSize choose_tiles(const TrafficShape& s, std::int64_t sram_bytes) {
@@ -174,9 +176,11 @@ Traffic model_traffic(const TrafficShape& s, std::int64_t sram_bytes,
   t.law_bytes = law_bytes(s, sram_bytes);
   if (t.tile.queries < 1 || t.tile.keys < 1) return t;
   t.tile = {std::min(t.tile.queries, s.queries), std::min(t.tile.keys, s.keys)};
-  t.tile_bytes = tile_bytes(s, t.tile);
+  t.tile_parts = tile_parts(s, t.tile);
+  t.tile_bytes = t.tile_parts.total();
   t.fits = t.tile_bytes <= sram_bytes;
-  t.tiled = tiled(s, passes_of(s, t.tile));
+  t.passes = passes_of(s, t.tile);
+  t.tiled = tiled(s, t.passes);
   t.resident = tiled(s, 1);
   t.resident.allocated = t.tiled.allocated;
   return t;

@@ -28,8 +28,19 @@ struct TileSize {
   friend bool operator==(const TileSize&, const TileSize&) = default;
 };
 
-// Bytes of fast memory that tiles of this size take: operands, sums in float32, scores in float32.
-std::int64_t tile_bytes(const TrafficShape& shape, TileSize tile);
+// Bytes of fast memory that tiles of this size take, by what they hold.
+struct TileParts {
+  std::int64_t operands = 0;    // of q, k and v; backward dO too
+  std::int64_t sums = 0;        // O in float32; backward dQ, dK and dV
+  std::int64_t statistics = 0;  // m and l; backward lse and delta
+  std::int64_t scores = 0;      // S in float32; backward P and dP
+
+  std::int64_t total() const { return operands + sums + statistics + scores; }
+};
+TileParts tile_parts(const TrafficShape& shape, TileSize tile);
+inline std::int64_t tile_bytes(const TrafficShape& shape, TileSize tile) {
+  return tile_parts(shape, tile).total();
+}
 
 // The tiles for a fast memory, as in Dao et al. 2022, Algorithm 1, with the roles of their FA-2
 // loop: the outer tile as large as fits beside an inner one of min(outer, d) rows, so that the
@@ -46,6 +57,8 @@ struct Schedule {
 
 struct Traffic {
   TileSize tile;
+  std::int64_t passes = 0;  // how often the inner loop reads its operands: once per outer tile
+  TileParts tile_parts;
   std::int64_t tile_bytes = 0;
   bool fits = false;  // tile_bytes <= sram_bytes, at least one row each
   Schedule standard, tiled, resident;

@@ -74,11 +74,14 @@ struct States {
 // ---- One split ----
 
 // The weights of a block, and what the outputs are multiplied by. They lie in the frame of the
-// loop: there the compiler sees that no store to them changes q, and loads it into registers once a
-// block instead of for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
+// loop, where the compiler sees that no store to them changes q: it loads q once a block into
+// registers, instead of once for every four keys (Zen 4, one core: 21 -> 25 GB/s of float32).
 struct Weights {
   HWY_ALIGN float p[kDecodeRows * kDecodeBlock];
   float alpha[kDecodeRows];
+
+  // Outputs are multiplied with the first keys of a block alone.
+  HWY_INLINE void keep_outputs() { std::fill_n(alpha, kDecodeRows, 1.f); }
 };
 
 // What one worker writes to.
@@ -95,9 +98,9 @@ struct DecodeScratch {
 };
 
 // Rows of K or V of one key head, a run of keys at a time: dense, cached and paged keys differ in
-// nothing else. Rows that the registers cannot read as they lie are copied to float32, with zeros
-// up to a whole vector; and where a row sees not all of a run, its keys are copied as they are, the
-// nearest in place of those that nobody may read.
+// nothing else. Rows that the registers cannot read as they lie are copied as T, with zeros up to a
+// whole vector, since the type decides the order of the sums; and where a row sees not all of a
+// run, its keys are copied as they are, the nearest in place of those that nobody may read.
 template <class T> struct Rows {
   const Problem& p;
   const Group& group;
@@ -138,25 +141,26 @@ template <class T> struct Rows {
     for (std::int64_t i = 0; i < kRunKeys; ++i) {
       const T* const from = at(std::clamp(key + i, keys.begin, keys.end - 1));
       T* const row = to + i * padded;
-      if (!converted) {
-        std::copy_n(from, n, row);
-        continue;
-      }
-      auto* const floats = reinterpret_cast<float*>(row);
-      load(floats, t, const_cast<T*>(from), n);
-      std::fill(floats + n, floats + padded, 0.f);
+      copy_row(row, from, n);
+      std::fill(row + n, row + padded, T{});
     }
     return {to, padded};
   }
+  HWY_INLINE void copy_row(float* to, const float* from, std::int64_t n) const {
+    load(to, t, const_cast<float*>(from), n);
+  }
+  template <class Half> HWY_INLINE void copy_row(Half* to, const Half* from, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i * t.stride[3]];
+  }
 };
 
-// The queries of some rows, in units of log2.
+// The queries of some rows.
+template <class T>
 HWY_INLINE void load_queries(const Problem& p, const Group& group, Range rows, float* q) {
   const Sequence& s = group.sequence;
-  for (std::int64_t r = rows.begin; r < rows.end; ++r, q += whole_vectors(p.dim)) {
-    load(q, p.q, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)), p.dim);
-    for (std::int64_t i = 0; i < p.dim; ++i) q[i] *= log2_scale(p);
-    std::fill(q + p.dim, q + whole_vectors(p.dim), 0.f);
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    Products<T>::load_query(q, p, p.q.at(s.q_batch, s.q_begin + r % p.queries, group.head(p, r)));
+    q += Products<T>::steps(whole_vectors(p.dim));
   }
 }
 
@@ -172,23 +176,25 @@ HWY_INLINE void hide_outside(Range keys, std::int64_t key, float* s) {
 // P = 2^(S - m), l = alpha l + sum of P and alpha = 2^(m_old - m) for kRows rows of a block; `m` is
 // that of the first, with l behind it. Step by step for all rows: nothing is read meanwhile, and
 // one row after the other would wait for each of its own steps.
-template <int kRows>
-HWY_INLINE void absorb_rows(float* HWY_RESTRICT s, float* HWY_RESTRICT m, std::int64_t stride,
-                            float* HWY_RESTRICT alpha) {
+template <int kRows, class Scores>
+HWY_INLINE void absorb_rows(const Scores& scores, float* HWY_RESTRICT s, float* HWY_RESTRICT m,
+                            std::int64_t stride, float* HWY_RESTRICT alpha) {
   V old[kRows], next[kRows], base[kRows], sum[kRows];
-  for (int r = 0; r < kRows; ++r) old[r] = next[r] = hn::Set(d, m[r * stride]);
-  for (std::int64_t j = 0; j < kDecodeBlock; j += N)
+  for (int r = 0; r < kRows; ++r) next[r] = hn::Load(d, s + r * kDecodeBlock);
+  for (std::int64_t j = N; j < kDecodeBlock; j += N)
     for (int r = 0; r < kRows; ++r)
       next[r] = hn::Max(next[r], hn::Load(d, s + r * kDecodeBlock + j));
   for (V& x : next) x = hn::MaxOfLanes(d, x);
   for (int r = 0; r < kRows; ++r) {
+    old[r] = hn::Set(d, m[r * stride]);
+    next[r] = hn::Max(old[r], scores.in_log2(next[r]));
     // A row that has seen no key keeps m = -inf; measured from 0 its exponents are all -inf.
     base[r] = hn::IfThenElse(hn::Eq(next[r], hn::Set(d, -kInfinity)), hn::Zero(d), next[r]);
     sum[r] = hn::Zero(d);
   }
   for (std::int64_t j = 0; j < kDecodeBlock; j += N)
     for (int r = 0; r < kRows; ++r) {
-      const V weight = exp2(hn::Sub(hn::Load(d, s + r * kDecodeBlock + j), base[r]));
+      const V weight = exp2(scores.above(base[r], hn::Load(d, s + r * kDecodeBlock + j)));
       sum[r] = hn::Add(sum[r], weight);
       hn::Store(weight, d, s + r * kDecodeBlock + j);
     }
@@ -214,7 +220,8 @@ template <class F> HWY_INLINE void for_columns(std::int64_t columns, F&& f) {
   std::int64_t c = 0;
   for (; c + kVectorsAtOnce * N <= columns; c += kVectorsAtOnce * N)
     f(std::integral_constant<int, kVectorsAtOnce>(), c);
-  for (; c < columns; c += N) f(std::integral_constant<int, 1>(), c);
+  for (; c + 2 * N <= columns; c += 2 * N) f(std::integral_constant<int, 2>(), c);
+  if (c < columns) f(std::integral_constant<int, 1>(), c);
 }
 
 // One task: some rows of a group and one split of its keys.
@@ -226,6 +233,7 @@ template <class T, int kSteps> struct Split {
   std::int64_t index;      // of the split
   DecodeScratch& w;
   Rows<T> k, v;
+  typename Products<T>::Scores scores{p};
 
   // Whether the loop over a stretch can take it: kVectorsAtOnce vectors of K and of V a key.
   bool usual() const {
@@ -246,7 +254,8 @@ template <class T, int kSteps> struct Split {
     const bool ahead = row == 0 && v.scattered();
     for (std::int64_t j = places.begin; j < places.end; j += kKeysAtOnce) {
       if (ahead) v.from(j).prefetch({0, kKeysAtOnce}, p.value_dim * std::int64_t(sizeof(T)));
-      score_keys<kRows, kSteps>(k.from(j), w.q + row * dim, dim, s + row * kDecodeBlock + j);
+      score_keys<kRows, kSteps>(k.from(j), w.q + row * Products<T>::steps(dim), dim,
+                                s + row * kDecodeBlock + j);
     }
   }
 
@@ -281,7 +290,7 @@ template <class T, int kSteps> struct Split {
               keys.size());
         });
       });
-      std::fill_n(weights.alpha, rows.size(), 1.f);
+      weights.keep_outputs();
       if (ahead) k.from(j).prefetch({0, kRunKeys}, p.dim * std::int64_t(sizeof(T)));
     }
   }
@@ -303,7 +312,7 @@ HWY_NOINLINE inline void absorb_blocks(Split<T, kSteps>& split, const States& st
     split.score(block, weights.p);
     split.k.find(next);
     for_rows<kScoreRows>(0, split.rows.size(), [&](auto tile, std::int64_t r) {
-      absorb_rows<tile.value>(weights.p + r * kDecodeBlock,
+      absorb_rows<tile.value>(split.scores, weights.p + r * kDecodeBlock,
                               &states.m(split.first_row + r, split.index), states.row_stride(),
                               weights.alpha + r);
     });
@@ -311,24 +320,26 @@ HWY_NOINLINE inline void absorb_blocks(Split<T, kSteps>& split, const States& st
   }
 }
 
-// The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one after
-// the other: the usual case, in a loop where all that can be known is a constant. Every sum has the
-// order of absorb_blocks.
+// The same for whole tiles of rows and whole blocks that each row sees and whose keys lie one
+// behind the other: the usual case, in a loop where all that can be known is a constant. Every sum
+// has the order of absorb_blocks.
 template <class T, int kSteps>
 HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& states, Range keys) {
   constexpr std::int64_t kColumns = kSteps * N;
   const T *k = split.k.at(keys.begin), *v = split.v.at(keys.begin);
   const float* const q = split.w.q;
+  const auto scores = split.scores;
   const std::int64_t rows = split.rows.size(), stride = states.row_stride();
   float* const o = states.o(split.first_row, split.index);
   Weights weights;
   for (std::int64_t n = keys.size(); n > 0; n -= kDecodeBlock) {
     for (std::int64_t r = 0; r < rows; r += kScoreRows) {
       for (std::int64_t j = 0; j < kDecodeBlock; j += kKeysAtOnce)
-        score_keys<kScoreRows, kSteps>(Run<T>{k + j * kColumns, kColumns}, q + r * kColumns,
-                                       kColumns, weights.p + r * kDecodeBlock + j);
-      absorb_rows<kScoreRows>(weights.p + r * kDecodeBlock, o + r * stride + kColumns, stride,
-                              weights.alpha + r);
+        score_keys<kScoreRows, kSteps>(Run<T>{k + j * kColumns, kColumns},
+                                       q + r * Products<T>::steps(kColumns), kColumns,
+                                       weights.p + r * kDecodeBlock + j);
+      absorb_rows<kScoreRows>(scores, weights.p + r * kDecodeBlock, o + r * stride + kColumns,
+                              stride, weights.alpha + r);
     }
     for (std::int64_t j = 0; j < kDecodeBlock; j += kRunKeys) {
       for_rows<kOutputRows>(0, rows, [&](auto tile, std::int64_t r) {
@@ -336,7 +347,7 @@ HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& s
                                               weights.p + r * kDecodeBlock + j,
                                               Run<T>{v + j * kColumns, kColumns}, kRunKeys);
       });
-      std::fill_n(weights.alpha, rows, 1.f);
+      weights.keep_outputs();
     }
     k += kDecodeBlock * kColumns, v += kDecodeBlock * kColumns;
   }
@@ -352,7 +363,7 @@ HWY_NOINLINE inline void decode_split(Split<T, kSteps>& split, const States& sta
     o[states.value_floats + 1] = 0;
   }
   if (keys.empty()) return;
-  load_queries(split.p, split.group, split.rows, split.w.q);
+  load_queries<T>(split.p, split.group, split.rows, split.w.q);
   Range stretch{keys.end, keys.end};
   if constexpr (kSteps == kVectorsAtOnce)
     if (split.usual()) stretch = split.stretch(keys);
@@ -394,13 +405,13 @@ HWY_NOINLINE inline void merge_row(const Call& call, const States& states, std::
     zero = hn::MulAdd(hn::Zero(d), x, zero);
     hn::StoreU(x, d, w.row + c);
   }
+  if (p.v.dtype == DType::kBfloat16) join_by_parity(w.row, states.value_floats);
   store(p.out, p.out.at(s.q_batch, s.q_begin + i, head.h), w.row, p.value_dim);
   const double lse = l == 0 ? -double(kInfinity) : (double(m) + std::log2(double(l))) * kLn2;
   if (p.lse.present()) p.lse.store({s.q_batch, head.h, s.q_begin + i, 0}, lse);
   // As in the tiles: what is not finite, or too far from 0, is computed by the definition.
-  constexpr float kFar = 0x1p120f;
   const bool sees = !(s.band.seen_by_any({i, i + 1}) & s.keys).empty();
-  const bool lost = m == -kInfinity ? sees : !(std::abs(m) < kFar);
+  const bool lost = m == -kInfinity ? sees : is_far(m, l);
   if (lost || !hn::AllTrue(d, hn::Eq(zero, hn::Zero(d))))
     define_row(p, head, i, reinterpret_cast<double*>(w.row));
 }
@@ -434,17 +445,20 @@ HWY_INLINE void decode_task(Call& call, std::int64_t task, DecodeScratch& w) {
 // The usual head dimension as a constant.
 constexpr int kUsualSteps = 8;
 
-HWY_NOINLINE inline void decode(Call& call, int worker) {
+template <class T> HWY_NOINLINE void decode_as(Call& call, int worker) {
   const Problem& p = call.problem;
   DecodeScratch scratch(p, call.of_worker(worker));
-  const bool converted = call.plan.packing != plan::Packing::kNone;
-  with_type(converted ? DType::kFloat32 : p.k.dtype, nullptr, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
-    if (whole_vectors(p.dim) == kUsualSteps * N)
-      call.tasks.work(worker,
-                      [&](std::int64_t t) { decode_task<T, kUsualSteps>(call, t, scratch); });
-    else
-      call.tasks.work(worker, [&](std::int64_t t) { decode_task<T, 0>(call, t, scratch); });
+  if (whole_vectors(p.dim) == kUsualSteps * N)
+    call.tasks.work(worker, [&](std::int64_t t) { decode_task<T, kUsualSteps>(call, t, scratch); });
+  else
+    call.tasks.work(worker, [&](std::int64_t t) { decode_task<T, 0>(call, t, scratch); });
+}
+
+HWY_NOINLINE inline void decode(Call& call, int worker) {
+  const DType keys = call.problem.k.dtype;
+  const bool widened = keys == DType::kFloat16 && !kHasFloat16;
+  with_type(widened ? DType::kFloat32 : keys, nullptr, [&](auto* element) {
+    decode_as<std::remove_pointer_t<decltype(element)>>(call, worker);
   });
 }
 

@@ -8,7 +8,8 @@
 
 #include <cstdint>
 
-#include "cpu/rows-inl.hpp"
+#include "cpu/decode_parts-inl.hpp"
+#include "cpu/packing-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -23,33 +24,6 @@ constexpr std::int64_t kCacheLine = 64;
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 constexpr std::int64_t whole_vectors(std::int64_t n) { return round_up(n, N); }
-
-// One vector of elements as float32.
-HWY_INLINE V load_vector(const float* from) { return hn::LoadU(d, from); }
-HWY_INLINE V load_vector(const core::Bfloat16* from) {
-  const hn::Rebind<std::uint16_t, D> half;
-  const hn::RebindToUnsigned<D> bits;
-  const auto upper = hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
-}
-HWY_INLINE V load_vector(const core::Float16* from) {
-  HWY_ALIGN float lanes[N];
-  if constexpr (kHasFloat16) {
-    const hn::Rebind<hwy::float16_t, D> half;
-    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
-  }
-  for (int i = 0; i < N; ++i) lanes[i] = as_float(from[i]);
-  return hn::Load(d, lanes);
-}
-
-// x, in a register from here on: what is loaded early is in flight early. Left to itself the
-// compiler moves a load to the multiplication.
-HWY_INLINE V held(V x) {
-#if HWY_TARGET <= HWY_AVX3
-  asm volatile("" : "+v"(x.raw));
-#endif
-  return x;
-}
 
 // The rows of K or V of kRunKeys keys, at equal distances. So many rows of V stay near while all
 // rows of O use them.
@@ -97,9 +71,51 @@ template <class W> HWY_INLINE void store_sums(const W (&sum)[kKeysAtOnce], float
 }
 #endif
 
-// S = Q K^T for kRows rows and the first four keys of `k`: q [kRows][dim], s [kRows][kDecodeBlock].
-// dim is kSteps vectors if that is not 0. One key after the other, in the order of memory: with
-// four side by side the processor foresees nothing (Zen 4: 31 -> 13 GB/s on one core).
+// Scores in units of log2.
+struct Log2Scores {
+  HWY_INLINE explicit Log2Scores(const Problem&) {}
+  HWY_INLINE V in_log2(V s) const { return s; }
+  HWY_INLINE V above(V base, V s) const { return hn::Sub(s, base); }
+};
+
+// How elements of type T become scores: both factors are widened to float32.
+template <class T> struct Products {
+  using Scores = Log2Scores;
+
+  // What a row of q fills, in floats.
+  static constexpr std::int64_t steps(std::int64_t dim) { return dim; }
+
+  static HWY_INLINE void load_query(float* to, const Problem& p, void* at) {
+    load(to, p.q, at, p.dim);
+    for (std::int64_t i = 0; i < p.dim; ++i) to[i] *= log2_scale(p);
+    std::fill(to + p.dim, to + whole_vectors(p.dim), 0.f);
+    if (kByParity<T>) split_by_parity(to, whole_vectors(p.dim));
+  }
+
+  // part += the products of a key and of each row of q [kRows][dim], lane by lane.
+  template <int kRows>
+  static HWY_INLINE void add(V (&part)[kRows], const T* key, const float* HWY_RESTRICT q,
+                             std::int64_t dim) {
+    std::int64_t i = 0;
+    if constexpr (kByParity<T>)
+      for (; i + 2 * N <= dim; i += 2 * N) {
+        const Part<T, 2> element(key + i);
+        for (int c = 0; c < 2; ++c)
+          for (int r = 0; r < kRows; ++r)
+            part[r] = hn::MulAdd(element[c], hn::Load(d, q + r * dim + i + c * N), part[r]);
+      }
+    for (; i < dim; i += N) {
+      const V element = load_vector(key + i);
+      for (int r = 0; r < kRows; ++r)
+        part[r] = hn::MulAdd(element, hn::Load(d, q + r * dim + i), part[r]);
+    }
+  }
+};
+
+// S = Q K^T for kRows rows and the first four keys of `k`: q [kRows][steps], s
+// [kRows][kDecodeBlock]. dim is kSteps vectors if that is not 0. One key after the other, in the
+// order of memory: with four side by side the processor foresees nothing (Zen 4: 31 -> 13 GB/s on
+// one core).
 template <int kRows, int kSteps, class T>
 HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::int64_t any_dim,
                            float* HWY_RESTRICT s) {
@@ -109,11 +125,7 @@ HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::in
     const T* const key = k.row + j * k.stride;
     V part[kRows];
     for (V& x : part) x = hn::Zero(d);
-    for (std::int64_t i = 0; i < dim; i += N) {
-      const V element = load_vector(key + i);
-      for (int r = 0; r < kRows; ++r)
-        part[r] = hn::MulAdd(element, hn::Load(d, q + r * dim + i), part[r]);
-    }
+    Products<T>::add(part, key, q, dim);
     for (int r = 0; r < kRows; ++r) sum[r][j] = part[r];
   }
   for (int r = 0; r < kRows; ++r) store_sums(sum[r], s + r * kDecodeBlock);
@@ -137,8 +149,7 @@ HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRIC
   for (auto& row : sum)
     for (V& x : row) x = hn::Zero(d);
   for (std::int64_t j = 0; j < keys; ++j, v.row += v.stride) {
-    V values[kVectors];
-    for (int c = 0; c < kVectors; ++c) values[c] = held(load_vector(v.row + c * N));
+    const Part<T, kVectors> values(v.row);
     for (int r = 0; r < kRows; ++r) {
       const V weight = hn::Set(d, p[r * kDecodeBlock + j]);
       for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(weight, values[c], sum[r][c]);

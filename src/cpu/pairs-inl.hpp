@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/decode_pairs-inl.hpp"
 #include "cpu/isa/avx512bf16-inl.hpp"
 #include "cpu/isa/x86.hpp"
 #include "cpu/pair-packing-inl.hpp"
@@ -132,6 +133,7 @@ inline Target pairs_target(const char* name, bool (*present)()) {
   row.preferred = [] { return !x86::features().intel; };
   row.bfloat16 = plan::Arithmetic::kPairs;
   row.forward = forward_pairs;
+  row.decode[0] = decode_pairs;
   return row;
 }
 

@@ -104,13 +104,16 @@ HWY_INLINE void store_lse(const Strip& t, const Problem& p, const Head& head, st
   p.lse.store({head.sequence.q_batch, head.h, head.sequence.q_begin + t.rows.begin + r, 0}, lse);
 }
 
-// Whether float32 may have lost the scores of a row: the largest is too far from 0 for the others
-// to be told from it, or for itself to be measured from m, or they overflowed to -inf where the row
-// sees a key.
+// Whether the largest score of a row is too far from 0 for the others to be told from it, or for
+// itself to be measured from m.
+HWY_INLINE bool is_far(float m, float l) {
+  return !(std::abs(m) < 0x1p120f && l > 0x1p-40f && l < 0x1p100f);
+}
+
+// Whether float32 may have lost the scores of a row: they are far, or overflowed to -inf where the
+// row sees a key.
 HWY_INLINE bool is_lost(const Strip& t, const Head& head, std::int64_t r) {
-  constexpr float kFar = 0x1p120f;
-  if (t.m[r] != -kInfinity)
-    return !(std::abs(t.m[r]) < kFar && t.l[r] > 0x1p-40f && t.l[r] < 0x1p100f);
+  if (t.m[r] != -kInfinity) return is_far(t.m[r], t.l[r]);
   const std::int64_t row = t.rows.begin + r;
   return t.plain && !(head.sequence.band.seen_by_any({row, row + 1}) & t.visible).empty();
 }

@@ -36,6 +36,16 @@ const char* why_copied(const Problem& p, const Device& device) {
   return nullptr;
 }
 
+// Why scores are not sums of products of pairs; nullptr if nothing speaks against it. The products
+// of values are float32 in any case: weights of 16 bits are more than a single row may lose.
+const char* why_widened(const Problem& p, const Device& device) {
+  if (const char* why = why_not_bfloat16(p, device)) return why;
+  if (device.bfloat16 != Arithmetic::kPairs) return "few queries do not fill tiles of bfloat16";
+  if (p.dim % (2 * device.lanes) != 0)
+    return "the head dimension is no whole number of vectors of pairs";
+  return nullptr;
+}
+
 // The same sums as cpu::DecodeScratch and cpu::States, in their order.
 std::int64_t scratch_bytes(const Problem& p, const Device& device) {
   const std::int64_t dim = round_up(p.dim, device.lanes);
@@ -66,7 +76,9 @@ bool plan_decode(Plan& plan, const Problem& p) {
   if (tiled != nullptr) return false;
   const char* copied = why_copied(p, plan.device);
   plan.kernel = Kernel::kDecode;
-  plan.why_arithmetic = "elements are widened in registers";
+  const char* widened = why_widened(p, plan.device);
+  plan.arithmetic = widened != nullptr ? Arithmetic::kFloat32 : Arithmetic::kPairs;
+  plan.why_arithmetic = widened != nullptr ? widened : "scores are sums of pairs of bfloat16";
   plan.split_keys = kSplitKeys;
   plan.splits = std::max<std::int64_t>(1, divide_up(p.keys, kSplitKeys));
   plan.tile_queries = plan.task_queries = std::min(kDecodeRows, p.group() * p.queries);

@@ -1,30 +1,23 @@
-// The step trace and the traffic model as JSON and as text.
+// What explain computes, as JSON and as text.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "core/explain.hpp"
-#include "core/traffic.hpp"
+#include "core/explain_request.hpp"
 
 namespace tessera::tool {
 
-struct TrafficRow {
-  core::TrafficShape shape;
-  std::int64_t sram_bytes = 0;
-  core::Traffic traffic;
-};
+using core::TrafficRow;
 
-struct Explanation {
-  core::RowTrace trace;
-  std::vector<TrafficRow> rows;
-  std::string command;
-};
-
-// One object without a line break. Numbers that JSON has no word for are strings: "inf", "-inf" and
-// "nan".
-std::string to_json(const Explanation& explanation);
+// One object without a line break: what core/explain_json.hpp writes, and the command.
+std::string to_json(const core::ExplainRequest& request, const std::string& command);
 
 std::string to_text(const core::RowTrace& trace);
+std::string to_text(const core::SplitTrace& split);
+std::string to_text(const core::TileGrid& grid);
 std::string to_text(const std::vector<TrafficRow>& rows);
+// Seconds under the roof; empty where there is none.
+std::string times_text(const std::vector<TrafficRow>& rows);
+std::string catalogue_text();
 
 }  // namespace tessera::tool

@@ -39,7 +39,7 @@ TEST(DecodePlan, SplitsByTheShapeAlone) {
     want.shared_bytes = 4 * 2 * 8 * 5 * (64 + 16);
     want.why_backend = "asked for";
     want.why_packing = "k and v are read as they lie";
-    want.why_arithmetic = "elements are widened in registers";
+    want.why_arithmetic = "q, k and v are not bfloat16";
     want.why_kernel = "few queries: keys are read once for all heads";
     const Plan got = planned(problem_of(kOneQuery), want.device);
     EXPECT_EQ(got, want) << to_json(got, problem_of(kOneQuery));
@@ -52,6 +52,30 @@ TEST(DecodePlan, ManyRowsOfAGroupAreSeveralTasks) {
   const Plan plan = planned(problem_of(shape));
   EXPECT_EQ(plan.task_queries, 16);
   EXPECT_EQ(plan.tasks, 2 * 2 * 6 * 5);
+}
+
+// Neither batch nor heads nor keys decide, so that a row has the same bits in any company.
+TEST(DecodePlan, BfloatScoresAreSumsOfPairs) {
+  const auto why = [](Problem p, Arithmetic best, std::int64_t lanes = 16) {
+    const Plan plan = planned(p, {"invented", lanes, 1, best});
+    EXPECT_EQ(plan.kernel, Kernel::kDecode);
+    EXPECT_EQ(plan.arithmetic == Arithmetic::kPairs,
+              plan.why_arithmetic == "scores are sums of pairs of bfloat16");
+    return std::string(plan.why_arithmetic);
+  };
+  Problem p = problem_of(kOneQuery, DType::kBfloat16);
+  EXPECT_EQ(why(p, Arithmetic::kPairs), "scores are sums of pairs of bfloat16");
+  EXPECT_EQ(why(p, Arithmetic::kFloat32), "the target multiplies float32 alone");
+  EXPECT_EQ(why(p, Arithmetic::kTiles), "few queries do not fill tiles of bfloat16");
+  p.scale = 0x1p21f;
+  EXPECT_EQ(why(p, Arithmetic::kPairs),
+            "with this scale products of bfloat16 could leave the range of float32");
+  p = problem_of(kOneQuery, DType::kBfloat16);
+  p.out.dtype = DType::kFloat32, p.k.stride[3] = 2, p.value_dim = 40;
+  EXPECT_EQ(why(p, Arithmetic::kPairs), "scores are sums of pairs of bfloat16");
+  p.dim = 80;
+  EXPECT_EQ(why(p, Arithmetic::kPairs),
+            "the head dimension is no whole number of vectors of pairs");
 }
 
 struct Against {
