@@ -6,10 +6,8 @@ foreach(world device emulator)
     ${PROJECT_BINARY_DIR}/world/${world}/isa SYMBOLIC)
 endforeach()
 
-# The emulator's fibers are written for one processor. They have the annotations of the sanitizers,
-# but have not been run under one yet: such builds leave the emulator out.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT WIN32 AND NOT APPLE
-    AND NOT TESSERA_SANITIZE)
+# The emulator's fibers are written for one processor.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT WIN32 AND NOT APPLE)
   enable_language(ASM)
   file(GLOB emulator_sources CONFIGURE_DEPENDS src/emulator/*.cpp)
   tessera_room(emulator SOURCES ${emulator_sources} src/emulator/switch_x86_64.S)

@@ -312,13 +312,11 @@ typedef struct tessera_executor {
   void* user;
 } tessera_executor;
 
-/* The OpenMP run time on whose threads the rest of the process works, PyTorch's for instance: its
- * threads spin for a while after each piece of work and hold their cores, so that another pool
- * beside them waits. The functions are those of that run time, by their names in its library. */
+/* The OpenMP run time on whose threads the rest of the process works, PyTorch's for instance. They
+ * spin after each piece of work and hold their cores, so that another pool beside them waits. */
 typedef struct tessera_openmp {
   uint32_t size;   /* set by tessera_openmp_default() */
-  int32_t threads; /* of a team, as many as config.threads; else than the process uses, the run time
-                      ends and starts threads at each change */
+  int32_t threads; /* of a team, as many as config.threads; best as many as the process uses */
   void (*parallel)(void (*body)(void* argument), void* argument, unsigned threads,
                    unsigned flags); /* GOMP_parallel */
   int (*thread_num)(void);          /* omp_get_thread_num */

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cpu/isa/held-inl.hpp"
 #include "cpu/rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,15 +32,6 @@ HWY_INLINE V load_vector(const core::Float16* from) {
   }
   for (int i = 0; i < N; ++i) lanes[i] = as_float(from[i]);
   return hn::Load(d, lanes);
-}
-
-// x, in a register from here on: what is loaded early is in flight early. Left to itself the
-// compiler moves a load to the multiplication.
-template <class W> HWY_INLINE W held(W x) {
-#if HWY_TARGET <= HWY_AVX3
-  asm volatile("" : "+v"(x.raw));
-#endif
-  return x;
 }
 
 // Some vectors of a row, in flight from here on.

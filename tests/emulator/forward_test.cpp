@@ -1,6 +1,8 @@
 // The forward kernel of sm_80 in software, against the definition: every option with every other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/compare.hpp"
 #include "support/random_case.hpp"
 #include "support/seed.hpp"
@@ -12,21 +14,22 @@ Backend sm80() { return backend("emulator/sm80"); }
 
 constexpr DType kTypes[] = {DType::kFloat16, DType::kBfloat16};
 
-// Weights are rounded to the type of v as out is, once for all elements of a row. Over many rows
-// the bound holds both; where there are few, both roundings may go one way.
 void expect_right(const Case& c) {
   const Inputs in(c);
-  const std::int64_t rows = c.batch * c.queries * c.heads;
-  const double slack = rows < std::int64_t(core::kFewElements) ? 2 : 1;
-  EXPECT_TRUE(agree(run(sm80(), in), define(in), in, sm80(), slack));
+  EXPECT_TRUE(agree(run(sm80(), in), define(in), in, sm80()));
 }
 
-// What the kernel does of any call.
+// What the kernel does of any call. Weights are rounded to 16 bits once for all elements of a row:
+// their error is an average over rows, so there are enough heads for kEnoughRows of them. Of fewer,
+// docs/how/portable-forward.md says what is missed.
+constexpr std::int64_t kEnoughRows = 64;
 Case any_case(Dice& dice, const Limits& limits) {
   Case c = random_call(dice, limits);
   c.dropout = 0;
   c.state = c.wide_out = false;
   c.dtype = dice.pick(kTypes);
+  const std::int64_t rows = std::max<std::int64_t>(1, c.batch * c.queries * c.heads);
+  c.heads *= (kEnoughRows + rows - 1) / rows;
   return c;
 }
 

@@ -1,6 +1,6 @@
 // Online softmax of 16 query rows of a warp: the largest score m, the sum l of weights and the sum
-// o of weighted values. A lane holds two rows, and of l its share. Source: Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018.
+// o of weighted values. A lane holds two rows, and of the sums of weights its share. Source:
+// Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 #pragma once
 #include <isa/math.cuh>
 
@@ -28,6 +28,9 @@ template <int columns> struct State {
 
   Sums<columns> o;
   float m[2], l[2];
+  // The sum of the weights as o has them, in 16 bits. It divides o: then rounding weights moves an
+  // average of values, not its scale, and a row of one key is exact. lse comes from l.
+  float rounded[2];
 
   // Of no key.
   TS_DEVICE State() { clear(); }
@@ -35,7 +38,7 @@ template <int columns> struct State {
     o.clear();
     TS_UNROLL for (int h = 0; h < 2; ++h) {
       m[h] = -kInfinity;
-      l[h] = 0;
+      l[h] = rounded[h] = 0;
     }
   }
 
@@ -62,8 +65,15 @@ template <int columns> struct State {
       shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
       m[h] = top[h];
       l[h] *= shrink[h];
+      rounded[h] *= shrink[h];
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[Sums<columns>::half(e)];
+  }
+
+  // The weights of one step, as they are multiplied.
+  template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {
+    TS_UNROLL for (int i = 0; i < weights.size; ++i) rounded[Sums<columns>::half(2 * i)] +=
+        isa::to_float(T{u16(weights[i])}) + isa::to_float(T{u16(weights[i] >> 16)});
   }
 
   // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row
@@ -76,10 +86,12 @@ template <int columns> struct State {
     float inverse[2];
     TS_UNROLL for (int h = 0; h < 2; ++h) {
       l[h] = sum_of_row(l[h]);
+      rounded[h] = sum_of_row(rounded[h]);
       const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
       const float shrink = l[h] == 0 ? 0.f : isa::exp2(kLog2e * (mine - base(top)));
-      const float all = l[h] * shrink + isa::exp2(kLog2e * (sink - base(top)));
-      inverse[h] = l[h] == 0 ? 0.f : shrink / all;
+      const float of_keys = l[h] * shrink;
+      const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
+      inverse[h] = rounded[h] == 0 ? 0.f : of_keys / all / rounded[h];
       result.lse[h] = base(top) + isa::log2(all) * kLn2;
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[Sums<columns>::half(e)];

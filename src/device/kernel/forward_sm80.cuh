@@ -107,6 +107,7 @@ template <class C> struct Warp {
       score(step);
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
+      state.template count<T>(weights);
       isa::copy_wait<2>();
       isa::sync_block();
       if (scrubbing) scrub_values(step);
