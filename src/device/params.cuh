@@ -60,7 +60,7 @@ struct ForwardParams {
   int heads, group;  // `group` query heads read one key head
   int dim, value_dim;
   bool q_vectors, k_vectors, v_vectors;  // rows are contiguous and 16 bytes apart, or multiples
-  bool out_pairs;                        // the same of out and the size of two elements
+  bool out_vectors;                      // the same of out, whose rows are whole vectors
   BandParams band;
   ScoreParams score;
   LengthParams lengths;

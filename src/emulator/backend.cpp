@@ -59,8 +59,8 @@ GlobalMemory memory_of(const core::Problem& p) {
   return memory;
 }
 
-template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
-  const device::ForwardParams params = forward_params(p);
+template <class C>
+Statistics run_forward(const core::Problem& p, const device::ForwardParams& params, u64 seed) {
   const auto tiles = int((p.queries + C::kTileQ - 1) / C::kTileQ);
   const int sequences = int(p.batch) + (p.packed_queries() ? 1 : 0);
   GlobalMemory memory = memory_of(p);
@@ -71,11 +71,19 @@ template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
                 memory, [&params] { device::forward<C>(params); });
 }
 
-template <class T> Statistics run_in(const core::Problem& p, u64 seed) {
+template <class T, device::Options options>
+Statistics run_with(const core::Problem& p, const device::ForwardParams& params, u64 seed) {
   const std::int64_t dim = std::max(p.dim, p.value_dim);
-  if (dim <= 64) return run_forward<device::Config<T, 64>>(p, seed);
-  if (dim <= 128) return run_forward<device::Config<T, 128>>(p, seed);
-  return run_forward<device::Config<T, 256>>(p, seed);
+  if (dim <= 64) return run_forward<device::Config<T, 64, options>>(p, params, seed);
+  if (dim <= 128) return run_forward<device::Config<T, 128, options>>(p, params, seed);
+  return run_forward<device::Config<T, 256, options>>(p, params, seed);
+}
+
+template <class T> Statistics run_in(const core::Problem& p, u64 seed) {
+  using enum device::Options;
+  const device::ForwardParams params = forward_params(p);
+  return device::options_of(params) == kAny ? run_with<T, kAny>(p, params, seed)
+                                            : run_with<T, kBand>(p, params, seed);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ device::ForwardParams forward_params(const core::Problem& p) {
           .q_vectors = rows_align(p.q, 16),
           .k_vectors = rows_align(p.k, 16),
           .v_vectors = rows_align(p.v, 16),
-          .out_pairs = rows_align(p.out, 4),
+          .out_vectors = rows_align(p.out, 16) && p.value_dim % 8 == 0,
           .band = band_params(p),
           .score = score_params(p),
           .lengths = length_params(p),

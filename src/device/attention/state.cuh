@@ -1,5 +1,5 @@
-// Online softmax of 16 query rows of a warp: the largest score m, the sum l of weights and the sum
-// o of weighted values. A lane holds two rows, and of the sums of weights its share. Source:
+// Online softmax of a warp's query rows: the largest score m, the sum l of weights and the sum o of
+// weighted values. A lane holds one row of each half, and of l its share. Source:
 // Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 #pragma once
 #include <isa/math.cuh>
@@ -21,80 +21,70 @@ TS_DEVICE float sum_of_row(float x) {
   return x + isa::shuffle_xor(x, 2);
 }
 
-template <int columns> struct State {
+template <int blocks, int columns> struct State {
+  static constexpr int kHalves = 2 * blocks;
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
   // 16 bits hold as well as 1, and most steps need not touch o.
   static constexpr float kSlack = 8;
 
-  Sums<columns> o;
-  float m[2], l[2];
-  // The sum of the weights as o has them, in 16 bits. It divides o: then rounding weights moves an
-  // average of values, not its scale, and a row of one key is exact. lse comes from l.
-  float rounded[2];
+  Sums<blocks, columns> o;
+  float m[kHalves], l[kHalves];
 
   // Of no key.
   TS_DEVICE State() { clear(); }
   TS_DEVICE void clear() {
     o.clear();
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       m[h] = -kInfinity;
-      l[h] = rounded[h] = 0;
+      l[h] = 0;
     }
   }
 
   // S -> P = 2^(unit S - unit m), and what is known so far measured from the same m.
   template <class S> TS_DEVICE void absorb(S& s, float unit) {
-    float top[2] = {m[0], m[1]};
+    float top[kHalves], from[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) top[h] = m[h];
     TS_UNROLL for (int e = 0; e < s.size; ++e) top[S::half(e)] = isa::max(top[S::half(e)], s[e]);
     bool outgrown = false;
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       top[h] = largest_of_row(top[h]);
       outgrown = outgrown || (top[h] - m[h]) * unit > kSlack;
     }
     if (isa::any(outgrown)) raise(top, unit);
-    const float from[2] = {base(m[0]) * unit, base(m[1]) * unit};
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) from[h] = base(m[h]) * unit;
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
       s[e] = isa::exp2(isa::fma(s[e], unit, -from[S::half(e)]));
       l[S::half(e)] += s[e];
     }
   }
 
-  TS_DEVICE void raise(const float (&top)[2], float unit) {
-    float shrink[2];
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
+  TS_DEVICE void raise(const float (&top)[kHalves], float unit) {
+    float shrink[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
       m[h] = top[h];
       l[h] *= shrink[h];
-      rounded[h] *= shrink[h];
     }
-    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[Sums<columns>::half(e)];
-  }
-
-  // The weights of one step, as they are multiplied.
-  template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {
-    TS_UNROLL for (int i = 0; i < weights.size; ++i) rounded[Sums<columns>::half(2 * i)] +=
-        isa::to_float(T{u16(weights[i])}) + isa::to_float(T{u16(weights[i] >> 16)});
+    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[o.half(e)];
   }
 
   // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row
   // without keys gives zeros.
   struct Finished {
-    float lse[2];
+    float lse[kHalves];
   };
   TS_DEVICE Finished finish(const ScoreParams& p, float sink) {
     Finished result;
-    float inverse[2];
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
+    float inverse[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       l[h] = sum_of_row(l[h]);
-      rounded[h] = sum_of_row(rounded[h]);
       const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
       const float shrink = l[h] == 0 ? 0.f : isa::exp2(kLog2e * (mine - base(top)));
-      const float of_keys = l[h] * shrink;
-      const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
-      inverse[h] = rounded[h] == 0 ? 0.f : of_keys / all / rounded[h];
+      const float all = l[h] * shrink + isa::exp2(kLog2e * (sink - base(top)));
+      inverse[h] = l[h] == 0 ? 0.f : shrink / all;
       result.lse[h] = base(top) + isa::log2(all) * kLn2;
     }
-    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[Sums<columns>::half(e)];
+    TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[o.half(e)];
     return result;
   }
 };

@@ -21,14 +21,33 @@ template <class T> struct Output {
   TS_DEVICE void store(i64 i, int column, float x) const {
     isa::store(static_cast<T*>(p.out.data) + place(i, column), T{u16(isa::pack<T>(x, 0.f))});
   }
-  // Columns `column` (even) and the one after it, as far as they exist.
-  TS_DEVICE void store_pair(i64 i, int column, float x, float y) const {
-    if (p.out_pairs && column + 1 < p.value_dim) {
-      u32* to = static_cast<u32*>(p.out.data) + place(i, column) / 2;
-      return isa::store(to, isa::pack<T>(x, y));
+  // Whether row i is stored: it exists, and the bit `row` of `except` is not set.
+  TS_DEVICE bool stores(i64 i, int row, u32 except) const {
+    return i < s.queries && !(except >> row & 1);
+  }
+  // Rows `row` on of a tile, by one warp, are the rows from i on. What it stores together is close
+  // together in memory.
+  template <int rows, class Tile>
+  TS_DEVICE void store(const Tile& tile, int row, i64 i, u32 except) const {
+    constexpr int together = 32 / Tile::kChunks;
+    const int chunk = isa::lane() % Tile::kChunks, columns = p.value_dim - 8 * chunk;
+    if (columns <= 0) return;
+    for (int r = isa::lane() / Tile::kChunks; r < rows; r += together) {
+      if (!stores(i + r, r, except)) continue;
+      const Address from = tile.at(row + r, chunk);
+      T* to = static_cast<T*>(p.out.data) + place(i + r, 8 * chunk);
+      if (p.out_vectors)
+        isa::store(reinterpret_cast<Vector4*>(to), isa::load(from));
+      else
+        scatter(to, from, columns);
     }
-    if (column < p.value_dim) store(i, column, x);
-    if (column + 1 < p.value_dim) store(i, column + 1, y);
+  }
+  // Eight elements, of which `columns` exist.
+  TS_DEVICE void scatter(T* to, Address from, int columns) const {
+    for (int c = 0; c < 8 && c < columns; ++c) {
+      const u32 pair = isa::load_word(Address(u32(from) + u32(c / 2 * 4)));
+      isa::store(to + c * p.out.stride[3], T{u16(c % 2 ? pair >> 16 : pair)});
+    }
   }
   TS_DEVICE void store_lse(i64 i, float x) const {
     if (!p.lse.data) return;

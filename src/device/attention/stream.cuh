@@ -16,6 +16,7 @@ template <class T> struct QueryRows {
   TS_DEVICE explicit QueryRows(const Head& h) : p(h.p), s(h.s), head(h.head) {}
 
   TS_DEVICE bool exists(i64 i) const { return i < s.queries; }
+  TS_DEVICE i64 step_of_rows() const { return p.q.stride[1]; }
   TS_DEVICE bool vectors() const { return p.q_vectors; }
   TS_DEVICE i64 step() const { return p.q.stride[3]; }
   TS_DEVICE int columns() const { return p.dim; }
@@ -37,6 +38,7 @@ template <class T> struct KeyRows {
   Range seen;
 
   TS_DEVICE bool exists(i64 j) const { return seen.contains(j); }
+  TS_DEVICE i64 step_of_rows() const { return view.stride[1]; }
   TS_DEVICE bool vectors() const { return of_vectors; }
   TS_DEVICE i64 step() const { return view.stride[3]; }
   TS_DEVICE int columns() const { return width; }

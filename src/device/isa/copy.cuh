@@ -11,6 +11,12 @@ TS_DEVICE void copy_async(Address to, const void* from, u32 bytes) {
                "l"(__cvta_generic_to_global(from)), "r"(bytes)
                : "memory");
 }
+// All of 16 bytes.
+TS_DEVICE void copy_async(Address to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(to)),
+               "l"(__cvta_generic_to_global(from))
+               : "memory");
+}
 // "cp.async.commit_group": this thread's copies since the last commit form a group.
 TS_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // "cp.async.wait_group": all but this thread's last `pending` groups have landed, for this thread.

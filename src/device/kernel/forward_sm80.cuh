@@ -1,22 +1,25 @@
 // Attention forward on mma.m16n8k16 and cp.async: every NVIDIA GPU since Ampere.
 //
-// A block takes a tile of queries of one head, a warp 16 rows of it. Tiles of keys and values come
-// through a ring of stages; the copies of step i + 1 run beside the arithmetic of step i:
+// A block takes a tile of queries of one head, a warp 16 or 32 rows of it. Tiles of keys and values
+// come through a ring of stages; the copies of step i + 1 run beside the arithmetic of step i:
 //
 //   copies     Q K(0) V(0)   K(1) V(1)        K(2) V(2)        ...
 //   step 0                   S   softmax   O
 //   step 1                                 |  S   softmax   O
 //
-// Two barriers a step: keys have landed for everybody (and everybody has left the stage that the
-// next copies overwrite), values have landed for everybody.
+// One barrier a step: keys and values have landed for everybody, and everybody has left the stage
+// that the next copies overwrite. Within a step warps go their own ways: one multiplies while
+// another takes exponents.
 #pragma once
 #include <isa/copy.cuh>
 
 #include "device/attention/careful.cuh"
+#include "device/attention/copies.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
 #include "device/attention/stream.cuh"
+#include "device/attention/visible.cuh"
 #include "device/params.cuh"
 #include "device/policy.cuh"
 #include "device/tile/multiply.cuh"
@@ -50,67 +53,85 @@ template <class C> struct Work {
     first = span.begin / C::kTileK * C::kTileK;
     steps = int((span.end - first + C::kTileK - 1) / C::kTileK);
   }
-  TS_DEVICE i64 key(int step) const { return first + i64(step) * C::kTileK; }
 };
 
-// What a warp does: 16 rows.
+// What a block does, as 64-bit numbers. It is cheap to find again, so no register keeps it while
+// the steps run.
+template <class C> struct Place {
+  const ForwardParams& p;
+  Sequence s;
+  int index;  // of the head
+  int tile;
+  Work<C> work;
+
+  // Tiles that see most keys come first.
+  TS_DEVICE Place(const ForwardParams& params, Index3 at)
+      : p(params), s(params, at.z), index(at.y), tile(isa::grid().x - 1 - at.x), work(s, tile) {}
+
+  TS_DEVICE Head head() const { return {p, s, index}; }
+  TS_DEVICE Output<typename C::T> out() const { return {p, s, index}; }
+
+  TS_DEVICE i64 first_row() const { return work.rows.begin + isa::warp() * C::kWarpRows; }
+  TS_DEVICE i64 query(int half) const {
+    return first_row() + Sums<C::kBlocks, 16>::row_of_half(half);
+  }
+  TS_DEVICE Visible visible() const {
+    const Range mine{first_row(), first_row() + C::kWarpRows};
+    return {s.band, work.span, work.first, mine, isa::lane() / 4};
+  }
+};
+
+// What a warp does: its rows, 16 to a block of sums.
 template <class C> struct Warp {
   using T = typename C::T;
-  using Scores = Sums<C::kTileK>;
+  using Scores = Sums<C::kBlocks, C::kTileK>;
+  static constexpr int kHalves = Scores::kHalves;
 
   const ForwardParams& p;
-  const Head& head;
-  const Work<C>& work;
   Memory<C> memory;
   Scores s;
-  Weights<C::kTileK> weights;
-  State<C::kDim> state;
+  Weights<C::kBlocks, C::kTileK> weights;
+  State<C::kBlocks, C::kDim> state;
 
-  TS_DEVICE Warp(const Head& h, const Work<C>& w) : p(h.p), head(h), work(w) {}
+  TS_DEVICE explicit Warp(const ForwardParams& params) : p(params) {}
 
-  TS_DEVICE int first_row() const { return 16 * isa::warp(); }
-  TS_DEVICE i64 query(int e) const { return work.rows.begin + first_row() + Scores::row(e); }
-
-  TS_DEVICE void start(int step) const {
-    if (step < work.steps)
-      fill<C::kThreads>(memory.keys(step), keys_of<T>(head, work.span), work.key(step));
-    isa::copy_commit();
-    if (step < work.steps)
-      fill<C::kThreads>(memory.values(step), values_of<T>(head, work.span), work.key(step));
-    isa::copy_commit();
+  // Scores of the keys from `first` on as the softmax takes them; -inf where they are hidden.
+  TS_DEVICE void score(const Place<C>& at, const Visible& visible, int first) {
+    if (C::kAny && (p.score.adjusts || p.score.mask.data)) {
+      score_pairs(at, at.work.first + first);
+    } else if (!visible.all(first, C::kTileK)) {
+      visible.hide(s, first);
+    }
   }
-
-  // Scores of pairs as the softmax takes them; -inf where they are hidden.
-  TS_DEVICE void score(int step) {
-    const Range keys{work.key(step), work.key(step) + C::kTileK};
-    const Range mine{work.rows.begin + first_row(), work.rows.begin + first_row() + 16};
-    const bool all_seen = (head.s.keys & head.s.band.seen_by_all(mine)).contains(keys);
-    if (all_seen && !p.score.adjusts && !p.score.mask.data) return;
+  TS_DEVICE void score_pairs(const Place<C>& at, i64 first) {
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
-      const i64 i = query(e), j = keys.begin + Scores::column(e);
-      if (i >= head.s.queries || !head.sees(i, j))
+      const i64 i = at.query(Scores::half(e)), j = first + Scores::column(e);
+      if (i >= at.s.queries || !at.head().sees(i, j))
         s[e] = -kInfinity;
       else if (p.score.adjusts)
-        s[e] = head.adjusted(s[e] * float(p.score.scale), i, j);
+        s[e] = at.head().adjusted(s[e] * float(p.score.scale), i, j);
     }
   }
 
-  TS_DEVICE void attend(bool scrubbing) {
+  TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
+    const Visible visible = at.visible();
+    const KeyStream<C> stream(at.head(), at.work.span, at.work.first);
+    const int rows = isa::warp() * C::kWarpRows, end = at.work.steps * C::kTileK;
     state.clear();
-    fill<C::kThreads>(memory.q, QueryRows<T>(head), work.rows.begin);
-    start(0);
-    for (int step = 0; step < work.steps; ++step) {
-      isa::copy_wait<1>();
+    stream.start_queries(memory.q, at.head(), at.work.rows.begin);
+    if (end > 0) stream.start(memory.keys(0), memory.values(0), 0);
+    isa::copy_commit();
+    for (int first = 0, step = 0; first < end; first += C::kTileK, ++step) {
+      isa::copy_wait<0>();
       isa::sync_block();
-      start(step + 1);
-      multiply_transposed<T>(s, memory.q, first_row(), memory.keys(step));  // S = Q K^T
-      score(step);
+      if (first + C::kTileK < end)
+        stream.start(memory.keys(step + 1), memory.values(step + 1), first + C::kTileK);
+      isa::copy_commit();
+      if (scrubbing) scrub_values(step);
+      multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
+      score(at, visible, first);
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
-      state.template count<T>(weights);
-      isa::copy_wait<2>();
-      isa::sync_block();
-      if (scrubbing) scrub_values(step);
       accumulate<T>(state.o, weights, memory.values(step));  // O += P V
     }
     isa::copy_wait<0>();
@@ -120,61 +141,77 @@ template <class C> struct Warp {
     isa::sync_block();
   }
 
-  // Rows of this warp, as bits, of which each lane knows its own two.
-  TS_DEVICE u32 rows_where(const bool (&is)[2]) const {
+  // Rows of this warp, as bits, of which each lane knows its own.
+  TS_DEVICE static u32 rows_where(const bool (&is)[kHalves]) {
+    bool some = false;
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) some = some || is[h];
+    if (!isa::any(some)) return 0;
     u32 rows = 0;
-    for (int r = 0; r < 16; ++r)
-      if (isa::any(isa::lane() / 4 == r % 8 && is[r / 8])) rows |= 1u << r;
+    TS_UNROLL for (int r = 0; r < C::kWarpRows; ++r)
+        if (isa::any(isa::lane() / 4 == r % 8 && is[r / 8])) rows |= 1u << r;
     return rows;
   }
 
-  // Rows whose sums are not finite.
+  // Rows whose sums are not finite: 0 times such a sum is not 0.
   TS_DEVICE u32 odd_rows() const {
-    bool odd[2] = {false, false};
-    TS_UNROLL for (int e = 0; e < state.o.size; ++e) odd[Scores::half(e)] =
-        odd[Scores::half(e)] || !(isa::abs(state.o[e]) < kInfinity);
-    TS_UNROLL for (int h = 0; h < 2; ++h) odd[h] =
-        (odd[h] || !(state.l[h] < kInfinity)) && query(2 * h) < head.s.queries;
+    float zero[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) zero[h] = 0 * state.l[h];
+    TS_UNROLL for (int e = 0; e < state.o.size; ++e) zero[state.o.half(e)] =
+        isa::fma(0, state.o[e], zero[state.o.half(e)]);
+    bool odd[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) odd[h] = zero[h] != 0;
     return rows_where(odd);
   }
   // Rows whose largest score is lost: it is so large that 2^(unit S - unit m) is off by factors,
   // or no key was found where the band shows some and a score may have overflowed.
-  TS_DEVICE u32 lost_rows() const {
-    bool lost[2];
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
-      const i64 i = query(2 * h);
-      const bool known = isa::abs(state.m[h] * p.score.unit) < 0x1p24f;
-      const bool empty = (head.s.keys & head.s.band.seen_by(i)).empty();
-      lost[h] = i < head.s.queries && !known && !(state.m[h] == -kInfinity && empty);
+  TS_DEVICE u32 lost_rows(const Place<C>& at) const {
+    bool lost[kHalves], some = false;
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      lost[h] = !(isa::abs(state.m[h] * p.score.unit) < 0x1p24f);
+      some = some || lost[h];
+    }
+    if (!isa::any(some)) return 0;
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      const bool empty = (at.s.keys & at.s.band.seen_by(at.query(h))).empty();
+      lost[h] = lost[h] && !(state.m[h] == -kInfinity && empty);
     }
     return rows_where(lost);
   }
 
   // All rows but those of `except`.
-  TS_DEVICE void store(const Output<T>& out, u32 except) {
-    const auto finished = state.finish(p.score, head.sink());
-    TS_UNROLL for (int e = 0; e < state.o.size;
-                   e += 2) if (query(e) < head.s.queries && !(except >> Scores::row(e) & 1))
-        out.store_pair(query(e), Scores::column(e), state.o[e], state.o[e + 1]);
-    TS_UNROLL for (int h = 0; h < 2; ++h) if (isa::lane() % 4 == 0 &&
-                                              query(2 * h) < head.s.queries &&
-                                              !(except >> Scores::row(2 * h) & 1))
-        out.store_lse(query(2 * h), finished.lse[h]);
+  TS_DEVICE void store(const Place<C>& at, u32 except) {
+    const Output<T> out = at.out();
+    const auto finished = state.finish(p.score, at.head().sink());
+    const int first = isa::warp() * C::kWarpRows;
+    put<T>(memory.q, first, state.o);  // in the place of the warp's queries
+    isa::sync_warp();
+    out.template store<C::kWarpRows>(memory.q, first, at.first_row(), except);
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      const int row = Scores::row_of_half(h);
+      if (isa::lane() % 4 == 0 && out.stores(at.first_row() + row, row, except))
+        out.store_lse(at.first_row() + row, finished.lse[h]);
+    }
   }
 
   // Attention of the rows. Where a result is not finite the tiles are run again without the values
   // that are not: that is the answer for rows that do not see them. The others get theirs pair by
   // pair. Finite data never pay.
-  TS_DEVICE void compute(const Output<T>& out) {
-    attend(false);
-    const u32 odd = odd_rows();
-    if (isa::any_in_block(odd != 0)) attend(true);
-    const u32 wrong = odd_rows() | lost_rows();
-    store(out, wrong);
+  TS_DEVICE void compute(Index3 block) {
+    u32 odd = 0, still_odd = 0;
+    for (bool scrubbing = false;; scrubbing = true) {
+      attend(Place<C>(p, isa::again(block)), scrubbing);
+      still_odd = odd_rows();
+      if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
+      odd = still_odd;
+    }
+    const Place<C> at(p, isa::again(block));
+    const u32 wrong = still_odd | lost_rows(at);
+    store(at, wrong);
+    if (!(odd | wrong)) return;
     isa::sync_warp();
-    for (int r = 0; r < 16; ++r)
-      if ((odd | wrong) >> r & 1)
-        CarefulRow<C>(head, work.rows.begin + first_row() + r).compute(out, wrong >> r & 1);
+    for (int r = 0; r < C::kWarpRows; ++r)
+      if ((odd | wrong) >> r & 1 && at.first_row() + r < at.s.queries)
+        CarefulRow<C>(at.head(), at.first_row() + r).compute(at.out(), wrong >> r & 1);
   }
 };
 
@@ -182,22 +219,19 @@ template <class C> struct Warp {
 // blocks clear the rows that belong to none.
 template <class C> TS_DEVICE void forward(const ForwardParams& p) {
   using T = typename C::T;
-  const Index3 at = isa::block();
-  if (at.z == p.lengths.batch) {
+  const Index3 block = isa::block();
+  if (block.z == p.lengths.batch) {
     const Sequence none;
-    const Output<T> out{p, none, at.y};
-    if (at.x == 0) out.clear(rows_before(p.lengths), C::kThreads);
-    if (at.x == 0) out.clear(rows_after(p.lengths), C::kThreads);
+    const Output<T> out{p, none, block.y};
+    if (block.x == 0) out.clear(rows_before(p.lengths), C::kThreads);
+    if (block.x == 0) out.clear(rows_after(p.lengths), C::kThreads);
     return;
   }
-  const Sequence s(p, at.z);
-  const Head head{p, s, at.y};
-  const Output<T> out{p, s, at.y};
-  const Work<C> work(s, at.x);
-  const Range slots = Range{i64(at.x) * C::kTileQ, i64(at.x + 1) * C::kTileQ} & Range{0, s.slots};
-  out.clear(slots & Range{s.queries, s.slots}, C::kThreads);
-  if (work.rows.empty()) return;
-  Warp<C>(head, work).compute(out);
+  const Place<C> at(p, block);
+  const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
+  const Range spare = Range{at.s.queries, at.s.slots} & slots;
+  at.out().clear(spare, C::kThreads);
+  if (!at.work.rows.empty()) Warp<C>(p).compute(block);
 }
 
 }  // namespace tessera::device

@@ -1,7 +1,8 @@
-// Products of tiles by one warp: 16 rows of A, sums in registers.
+// Products of tiles by one warp: `blocks` times 16 rows of A, sums in registers. What is loaded of
+// B serves all blocks: shared memory, which feeds the tensor core, is read so much less.
 //
-// Element e of a lane's sums is row lane / 4 + 8 (e / 2 % 2) and column
-// 8 (e / 4) + 2 (lane % 4) + e % 2.
+// Within a block element e of a lane's sums is row lane / 4 + 8 (e / 2 % 2) and column
+// 8 (e / 4) + 2 (lane % 4) + e % 2. Eight rows of a block are a half; a lane has one row of each.
 #pragma once
 #include <isa/convert.cuh>
 #include <isa/mma.cuh>
@@ -10,51 +11,86 @@
 
 namespace tessera::device {
 
-// 16 x columns sums of float32.
-template <int columns> struct Sums : isa::Registers<float, columns / 2> {
-  TS_DEVICE void clear() { TS_UNROLL for (int e = 0; e < columns / 2; ++e)(*this)[e] = 0; }
-  TS_DEVICE static int half(int e) { return e / 2 % 2; }
-  TS_DEVICE static int row(int e) { return isa::lane() / 4 + 8 * half(e); }
-  TS_DEVICE static int column(int e) { return e / 4 * 8 + isa::lane() % 4 * 2 + e % 2; }
+// 16 blocks x columns sums of float32.
+template <int blocks, int columns> struct Sums : isa::Registers<float, blocks * columns / 2> {
+  static constexpr int kBlocks = blocks, kHalves = 2 * blocks, kOfBlock = columns / 2;
+
+  TS_DEVICE void clear() { TS_UNROLL for (int e = 0; e < this->size; ++e)(*this)[e] = 0; }
+  TS_DEVICE static int half(int e) { return e / kOfBlock * 2 + e / 2 % 2; }
+  TS_DEVICE static int row(int e) { return row_of_half(half(e)); }
+  TS_DEVICE static int row_of_half(int h) { return isa::lane() / 4 + 8 * h; }
+  TS_DEVICE static int chunk(int e) { return e % kOfBlock / 4; }  // of eight columns
+  TS_DEVICE static int column(int e) { return 8 * chunk(e) + isa::lane() % 4 * 2 + e % 2; }
+  TS_DEVICE float* tile(int block, int column) {
+    return this->value + block * kOfBlock + column / 2;
+  }
 };
 
 // The same rounded to 16 bits, two to a register: the operand A of the next product as it stands.
-template <int columns> using Weights = isa::Registers<u32, columns / 4>;
+template <int blocks, int columns> struct Weights : isa::Registers<u32, blocks * columns / 4> {
+  TS_DEVICE const u32* tile(int block, int column) const {
+    return this->value + block * columns / 4 + column / 4;
+  }
+};
 
-template <class T, int columns>
-TS_DEVICE void round(Weights<columns>& to, const Sums<columns>& from) {
+template <class T, int blocks, int columns>
+TS_DEVICE void round(Weights<blocks, columns>& to, const Sums<blocks, columns>& from) {
   TS_UNROLL for (int i = 0; i < to.size; ++i) to[i] = isa::pack<T>(from[2 * i], from[2 * i + 1]);
 }
 
+TS_DEVICE void unpack(u32 (&to)[4], Vector4 v) {
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+
+// Rounds the sums into rows `first` on of a tile, for other lanes to read after sync_warp.
+template <class T, int blocks, class Tile>
+TS_DEVICE void put(const Tile& tile, int first, const Sums<blocks, Tile::kDim>& sums) {
+  isa::sync_warp();
+  const Address corner = tile.at(first + isa::lane() / 4, 0);
+  TS_UNROLL for (int e = 0; e < sums.size; e += 2) {
+    const Address row = tile.down(tile.right(corner, sums.chunk(e)), 8 * sums.half(e));
+    isa::store(Address(u32(row) + u32(isa::lane() % 4 * 4)), isa::pack<T>(sums[e], sums[e + 1]));
+  }
+}
+
 // S = A B^T: rows `first` on of A, all of B; both lie with the summed dimension contiguous.
-template <class T, class A, class B>
-TS_DEVICE void multiply_transposed(Sums<B::kRows>& s, const A& a, int first, const B& b) {
+template <class T, int blocks, class A, class B>
+TS_DEVICE void multiply_transposed(Sums<blocks, B::kRows>& s, const A& a, int first, const B& b) {
   const int lane = isa::lane();
+  const Address left = a.at(first + lane % 16, lane / 16);
+  const Address right = b.at(lane / 16 * 8 + lane % 8, lane / 8 % 2);
   s.clear();
-  TS_UNROLL for (int d = 0; d < A::kDim / 16; ++d) {
-    const Vector4 left = isa::load_matrices(a.at(first + lane % 16, 2 * d + lane / 16));
-    const u32 x[4] = {left.x, left.y, left.z, left.w};
-    TS_UNROLL for (int n = 0; n < B::kRows / 16; ++n) {
-      const int row = 16 * n + lane / 16 * 8 + lane % 8;
-      const Vector4 right = isa::load_matrices(b.at(row, 2 * d + lane / 8 % 2));
-      const u32 y[4] = {right.x, right.y, right.z, right.w};
-      isa::mma<T>(s.value + 8 * n, x, y);
-      isa::mma<T>(s.value + 8 * n + 4, x, y + 2);
+  TS_UNROLL for (int d = 0; d < A::kDim / 8; d += 2) {
+    u32 x[blocks][4], y[4];
+    TS_UNROLL for (int m = 0; m < blocks; ++m)
+        unpack(x[m], isa::load_matrices(a.down(a.right(left, d), 16 * m)));
+    TS_UNROLL for (int n = 0; n < B::kRows; n += 16) {
+      unpack(y, isa::load_matrices(b.down(b.right(right, d), n)));
+      TS_UNROLL for (int m = 0; m < blocks; ++m) {
+        isa::mma<T>(s.tile(m, n), x[m], y);
+        isa::mma<T>(s.tile(m, n + 8), x[m], y + 2);
+      }
     }
   }
 }
 
 // O += P B: B lies with its columns contiguous, so ldmatrix transposes it.
-template <class T, class B>
-TS_DEVICE void accumulate(Sums<B::kDim>& o, const Weights<B::kRows>& p, const B& b) {
+template <class T, int blocks, class B>
+TS_DEVICE void accumulate(Sums<blocks, B::kDim>& o, const Weights<blocks, B::kRows>& p,
+                          const B& b) {
   const int lane = isa::lane();
-  TS_UNROLL for (int k = 0; k < B::kRows / 16; ++k) {
-    TS_UNROLL for (int n = 0; n < B::kDim / 16; ++n) {
-      const Vector4 right =
-          isa::load_matrices_transposed(b.at(16 * k + lane % 16, 2 * n + lane / 16));
-      const u32 y[4] = {right.x, right.y, right.z, right.w};
-      isa::mma<T>(o.value + 8 * n, p.value + 4 * k, y);
-      isa::mma<T>(o.value + 8 * n + 4, p.value + 4 * k, y + 2);
+  const Address corner = b.at(lane % 16, lane / 16);
+  TS_UNROLL for (int k = 0; k < B::kRows; k += 16) {
+    TS_UNROLL for (int n = 0; n < B::kDim; n += 16) {
+      u32 y[4];
+      unpack(y, isa::load_matrices_transposed(b.down(b.right(corner, n / 8), k)));
+      TS_UNROLL for (int m = 0; m < blocks; ++m) {
+        isa::mma<T>(o.tile(m, n), p.tile(m, k), y);
+        isa::mma<T>(o.tile(m, n + 8), p.tile(m, k), y + 2);
+      }
     }
   }
 }

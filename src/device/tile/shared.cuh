@@ -14,6 +14,15 @@ template <int rows, int dim> struct SharedTile {
   TS_DEVICE Address at(int row, int chunk) const {
     return Address(u32(base) + u32(row * dim * 2 + (chunk ^ row % 8) * 16));
   }
+  // From the place of a chunk c < `chunks` to that of c + chunks, a power of two or a multiple of
+  // one: exchanging is an exclusive or, and rows begin at multiples of their length.
+  TS_DEVICE static Address right(Address at, int chunks) {
+    return Address(u32(at) ^ u32(16 * chunks));
+  }
+  // `by`: a multiple of 8.
+  TS_DEVICE static Address down(Address at, int by) {
+    return Address(u32(at) + u32(by * dim * 2));
+  }
 };
 
 // Eight elements of a row that cannot be copied as 16 bytes; zeros beyond `columns`.
