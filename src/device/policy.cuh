@@ -31,9 +31,9 @@ struct PolicyRow {
 
 inline constexpr PolicyRow kPolicies[] = {
     //                                      dim warps blocks tile_k stages    shared memory
-    {80, Direction::kForward, Options::kBand, 64, 4, 2, 64, 2},   // 48 KiB
-    {80, Direction::kForward, Options::kBand, 128, 4, 2, 64, 2},  // 96 KiB: all GPUs have 99
-    {80, Direction::kForward, Options::kBand, 256, 4, 1, 32, 2},  // 96 KiB
+    {80, Direction::kForward, Options::kBand, 64, 4, 2, 96, 2},   // 64 KiB
+    {80, Direction::kForward, Options::kBand, 128, 4, 2, 48, 2},  // 80 KiB
+    {80, Direction::kForward, Options::kBand, 256, 4, 1, 32, 2},  // 96 KiB: all GPUs have 99
     {80, Direction::kForward, Options::kAny, 64, 4, 1, 64, 2},    // 40 KiB
     {80, Direction::kForward, Options::kAny, 128, 4, 1, 64, 2},   // 80 KiB
     {80, Direction::kForward, Options::kAny, 256, 4, 1, 32, 2},   // 96 KiB

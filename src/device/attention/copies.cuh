@@ -7,32 +7,50 @@
 
 namespace tessera::device {
 
-// Rows of 16-byte chunks at equal distances, counted from `first`; those outside [begin, end) are
-// zeros and are not read.
-template <class T> struct EvenRows {
-  const T* first;
-  i64 distance;
-  int begin, end;
+// Rows of 16-byte chunks at equal distances, read a tile at a time. A thread copies one chunk of
+// every few rows.
+template <class T, int threads, class Tile> struct EvenRows {
+  static constexpr int kStep = threads / Tile::kChunks;  // from one row of a thread to its next
+
+  const T* from;  // the thread's first chunk of the next tile
+  i64 distance;   // of two rows
   int columns;
 
-  // The rows from `from` on. A thread copies one chunk of every few rows. Copies of part of a chunk
-  // are several instructions, so tiles of which nothing is missing have a loop of their own.
-  template <int threads, class Tile> TS_DEVICE void copy(const Tile& tile, int from) const {
-    constexpr int step = threads / Tile::kChunks;
-    const int r = isa::thread() / Tile::kChunks, chunk = isa::thread() % Tile::kChunks;
-    const T* source = first + r * distance + 8 * chunk + from * distance;
-    const i64 stride = step * distance;
-    if (begin <= from && from + Tile::kRows <= end && columns == Tile::kDim) {
-      const Address corner = tile.at(r, chunk);
-      TS_UNROLL for (int i = 0; i < Tile::kRows; i += step, source += stride)
-          isa::copy_async(step % 8 == 0 ? tile.down(corner, i) : tile.at(r + i, chunk), source);
-      return;
-    }
-    const int left = columns - 8 * chunk;
-    const u32 bytes = left >= 8 ? 16 : left > 0 ? u32(2 * left) : 0;
-    for (int i = 0; i < Tile::kRows; i += step, source += stride) {
-      const bool exists = begin <= from + r + i && from + r + i < end;
-      isa::copy_async(tile.at(r + i, chunk), source, exists ? bytes : 0);
+  // `row` is the first row of the first tile.
+  TS_DEVICE EvenRows(const T* row, i64 row_distance, int width)
+      : from(row + thread_row() * row_distance + 8 * chunk()),
+        distance(row_distance),
+        columns(width) {}
+
+  // Starts the copies of the next tile; rows outside [begin, end) become zeros. Copies of part of a
+  // chunk are several instructions each, so tiles of which nothing is missing have a loop of their
+  // own.
+  TS_DEVICE void start(const Tile& tile, int begin, int end) {
+    if (begin <= 0 && Tile::kRows <= end && columns == Tile::kDim)
+      start_whole(tile);
+    else
+      start_part(tile, begin, end);
+    from += Tile::kRows * distance;
+  }
+
+ private:
+  TS_DEVICE static int thread_row() { return isa::thread() / Tile::kChunks; }
+  TS_DEVICE static int chunk() { return isa::thread() % Tile::kChunks; }
+  TS_DEVICE static Address place(const Tile& tile, int row) {
+    if (kStep % 8 == 0) return Tile::down(tile.at(thread_row(), chunk()), row);
+    return tile.at(row + thread_row(), chunk());
+  }
+  TS_DEVICE void start_whole(const Tile& tile) const {
+    const T* row = from;
+    TS_UNROLL for (int r = 0; r < Tile::kRows; r += kStep, row += kStep * distance)
+        isa::copy_async(place(tile, r), row);
+  }
+  TS_DEVICE void start_part(const Tile& tile, int begin, int end) const {
+    const int left = columns - 8 * chunk();
+    for (int r = 0; r < Tile::kRows; r += kStep) {
+      const bool exists = begin <= r + thread_row() && r + thread_row() < end;
+      const int bytes = exists && left > 0 ? (left < 8 ? 2 * left : 16) : 0;
+      isa::copy_async(place(tile, r), from + r * distance, u32(bytes));
     }
   }
 };
@@ -41,25 +59,26 @@ template <class T> struct EvenRows {
 // chunks:
 template <class C, bool any = C::kAny> struct KeyStream {
   using T = typename C::T;
-  EvenRows<T> k, v;
+  template <class Tile> using Even = EvenRows<T, C::kThreads, Tile>;
+  using Queries = SharedTile<C::kTileQ, C::kDim>;
+  using Keys = SharedTile<C::kTileK, C::kDim>;
+  Even<Keys> k, v;
 
   TS_DEVICE KeyStream(const Head& h, Range span, i64 first)
       : k(even(keys_of<T>(h, span), first)), v(even(values_of<T>(h, span), first)) {}
 
-  TS_DEVICE static EvenRows<T> even(const KeyRows<T>& rows, i64 first) {
-    return {rows.row(first), rows.step_of_rows(), int(rows.seen.begin - first),
-            int(rows.seen.end - first), rows.columns()};
+  TS_DEVICE static Even<Keys> even(const KeyRows<T>& rows, i64 first) {
+    return {rows.row(first), rows.step_of_rows(), rows.columns()};
   }
-  template <class Tile> TS_DEVICE void start(const Tile& keys, const Tile& values, int from) const {
-    k.template copy<C::kThreads>(keys, from);
-    v.template copy<C::kThreads>(values, from);
+  // The next tile, of which the keys in [begin, end) exist.
+  TS_DEVICE void start(const Keys& keys, const Keys& values, int begin, int end) {
+    k.start(keys, begin, end);
+    v.start(values, begin, end);
   }
-  TS_DEVICE static void start_queries(const SharedTile<C::kTileQ, C::kDim>& tile, const Head& h,
-                                      i64 first) {
+  TS_DEVICE static void start_queries(const Queries& tile, const Head& h, i64 first) {
     const QueryRows<T> rows(h);
-    const EvenRows<T> q{rows.row(first), rows.step_of_rows(), 0, int(h.s.queries - first),
-                        rows.columns()};
-    q.template copy<C::kThreads>(tile, 0);
+    const int end = int(smaller(h.s.queries - first, C::kTileQ));
+    Even<Queries>(rows.row(first), rows.step_of_rows(), rows.columns()).start(tile, 0, end);
   }
 };
 
@@ -67,14 +86,15 @@ template <class C, bool any = C::kAny> struct KeyStream {
 template <class C> struct KeyStream<C, true> {
   using T = typename C::T;
   KeyRows<T> k, v;
-  i64 first;
+  i64 next;
 
-  TS_DEVICE KeyStream(const Head& h, Range span, i64 from)
-      : k(keys_of<T>(h, span)), v(values_of<T>(h, span)), first(from) {}
+  TS_DEVICE KeyStream(const Head& h, Range span, i64 first)
+      : k(keys_of<T>(h, span)), v(values_of<T>(h, span)), next(first) {}
 
-  template <class Tile> TS_DEVICE void start(const Tile& keys, const Tile& values, int from) const {
-    fill<C::kThreads>(keys, k, first + from);
-    fill<C::kThreads>(values, v, first + from);
+  template <class Tile> TS_DEVICE void start(const Tile& keys, const Tile& values, int, int) {
+    fill<C::kThreads>(keys, k, next);
+    fill<C::kThreads>(values, v, next);
+    next += C::kTileK;
   }
   TS_DEVICE static void start_queries(const SharedTile<C::kTileQ, C::kDim>& tile, const Head& h,
                                       i64 first) {

@@ -31,11 +31,17 @@ template <class T> struct Output {
   TS_DEVICE void store(const Tile& tile, int row, i64 i, u32 except) const {
     constexpr int together = 32 / Tile::kChunks;
     const int chunk = isa::lane() % Tile::kChunks, columns = p.value_dim - 8 * chunk;
-    if (columns <= 0) return;
-    for (int r = isa::lane() / Tile::kChunks; r < rows; r += together) {
-      if (!stores(i + r, r, except)) continue;
+    const int first = isa::lane() / Tile::kChunks;
+    T* to = static_cast<T*>(p.out.data) + place(i + first, 8 * chunk);
+    const i64 stride = together * p.out.stride[1];
+    if (p.out_vectors && p.value_dim == Tile::kDim && i + rows <= s.queries && !except) {
+      TS_UNROLL for (int r = 0; r < rows; r += together, to += stride) isa::store(
+          reinterpret_cast<Vector4*>(to), isa::load(tile.at(row + r + first, chunk)));
+      return;
+    }
+    for (int r = first; r < rows; r += together, to += stride) {
+      if (columns <= 0 || !stores(i + r, r, except)) continue;
       const Address from = tile.at(row + r, chunk);
-      T* to = static_cast<T*>(p.out.data) + place(i + r, 8 * chunk);
       if (p.out_vectors)
         isa::store(reinterpret_cast<Vector4*>(to), isa::load(from));
       else

@@ -31,12 +31,33 @@ struct Visible {
   TS_DEVICE bool all(int first, int keys) const {
     return whole_begin <= first && first + keys <= whole_end;
   }
-  // Scores of the keys from `first` on become -inf where they are hidden.
+  // Scores of the keys from `first` on become -inf where they are hidden. Most tiles that the band
+  // cuts, it cuts at one side.
   template <class S> TS_DEVICE void hide(S& s, int first) const {
+    if (whole_begin > first) hide_before(s, first);
+    if (whole_end < first + 2 * s.kOfBlock) hide_from_end(s, first);
+  }
+  template <class S> TS_DEVICE void hide_before(S& s, int first) const {
+    const int of_lane = isa::again(low);
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
-      const int j = first + s.column(e), shift = 8 * s.half(e);
-      if (j < begin || j >= end || j < low + shift || j >= high + shift) s[e] = -kInfinity;
+      const int from = least(begin, of_lane, s.half(e)) - first - s.lane_column();
+      if (s.column_in_lane(e) < from) s[e] = -kInfinity;
     }
+  }
+  template <class S> TS_DEVICE void hide_from_end(S& s, int first) const {
+    const int of_lane = isa::again(high);
+    TS_UNROLL for (int e = 0; e < s.size; ++e) {
+      const int to = most(end, of_lane, s.half(e)) - first - s.lane_column();
+      if (s.column_in_lane(e) >= to) s[e] = -kInfinity;
+    }
+  }
+
+ private:
+  TS_DEVICE static int least(int key, int first_row, int half) {
+    return key > first_row + 8 * half ? key : first_row + 8 * half;
+  }
+  TS_DEVICE static int most(int key, int first_row, int half) {
+    return key < first_row + 8 * half ? key : first_row + 8 * half;
   }
 };
 

@@ -115,18 +115,21 @@ template <class C> struct Warp {
 
   TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
     const Visible visible = at.visible();
-    const KeyStream<C> stream(at.head(), at.work.span, at.work.first);
+    KeyStream<C> stream(at.head(), at.work.span, at.work.first);
     const int rows = isa::warp() * C::kWarpRows, end = at.work.steps * C::kTileK;
     state.clear();
     stream.start_queries(memory.q, at.head(), at.work.rows.begin);
-    if (end > 0) stream.start(memory.keys(0), memory.values(0), 0);
-    isa::copy_commit();
+    const auto start = [&](int step, int key) {
+      if (key < end)
+        stream.start(memory.keys(step), memory.values(step), visible.begin - key,
+                     visible.end - key);
+      isa::copy_commit();
+    };
+    start(0, 0);
     for (int first = 0, step = 0; first < end; first += C::kTileK, ++step) {
       isa::copy_wait<0>();
       isa::sync_block();
-      if (first + C::kTileK < end)
-        stream.start(memory.keys(step + 1), memory.values(step + 1), first + C::kTileK);
-      isa::copy_commit();
+      start(step + 1, first + C::kTileK);
       if (scrubbing) scrub_values(step);
       multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
       score(at, visible, first);
@@ -196,15 +199,15 @@ template <class C> struct Warp {
   // Attention of the rows. Where a result is not finite the tiles are run again without the values
   // that are not: that is the answer for rows that do not see them. The others get theirs pair by
   // pair. Finite data never pay.
-  TS_DEVICE void compute(Index3 block) {
+  TS_DEVICE void compute() {
     u32 odd = 0, still_odd = 0;
     for (bool scrubbing = false;; scrubbing = true) {
-      attend(Place<C>(p, isa::again(block)), scrubbing);
+      attend(Place<C>(p, isa::again(isa::block())), scrubbing);
       still_odd = odd_rows();
       if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
       odd = still_odd;
     }
-    const Place<C> at(p, isa::again(block));
+    const Place<C> at(p, isa::again(isa::block()));
     const u32 wrong = still_odd | lost_rows(at);
     store(at, wrong);
     if (!(odd | wrong)) return;
@@ -231,7 +234,7 @@ template <class C> TS_DEVICE void forward(const ForwardParams& p) {
   const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
   const Range spare = Range{at.s.queries, at.s.slots} & slots;
   at.out().clear(spare, C::kThreads);
-  if (!at.work.rows.empty()) Warp<C>(p).compute(block);
+  if (!at.work.rows.empty()) Warp<C>(p).compute();
 }
 
 }  // namespace tessera::device

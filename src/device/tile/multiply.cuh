@@ -20,7 +20,9 @@ template <int blocks, int columns> struct Sums : isa::Registers<float, blocks * 
   TS_DEVICE static int row(int e) { return row_of_half(half(e)); }
   TS_DEVICE static int row_of_half(int h) { return isa::lane() / 4 + 8 * h; }
   TS_DEVICE static int chunk(int e) { return e % kOfBlock / 4; }  // of eight columns
-  TS_DEVICE static int column(int e) { return 8 * chunk(e) + isa::lane() % 4 * 2 + e % 2; }
+  TS_DEVICE static int lane_column() { return isa::lane() % 4 * 2; }
+  TS_DEVICE static int column_in_lane(int e) { return 8 * chunk(e) + e % 2; }
+  TS_DEVICE static int column(int e) { return lane_column() + column_in_lane(e); }
   TS_DEVICE float* tile(int block, int column) {
     return this->value + block * kOfBlock + column / 2;
   }
@@ -56,11 +58,11 @@ TS_DEVICE void put(const Tile& tile, int first, const Sums<blocks, Tile::kDim>& 
   }
 }
 
-// S = A B^T: rows `first` on of A, all of B; both lie with the summed dimension contiguous.
+// S = A B^T: rows `first` (a multiple of 8) on of A, all of B; both lie with the summed dimension contiguous.
 template <class T, int blocks, class A, class B>
 TS_DEVICE void multiply_transposed(Sums<blocks, B::kRows>& s, const A& a, int first, const B& b) {
   const int lane = isa::lane();
-  const Address left = a.at(first + lane % 16, lane / 16);
+  const Address left = a.down(a.at(lane % 16, lane / 16), first);
   const Address right = b.at(lane / 16 * 8 + lane % 8, lane / 8 % 2);
   s.clear();
   TS_UNROLL for (int d = 0; d < A::kDim / 8; d += 2) {

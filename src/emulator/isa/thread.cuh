@@ -18,6 +18,7 @@ TS_DEVICE int warp() { return emulator::self->index / 32; }
 TS_DEVICE Index3 block() { return emulator::self->block->at(); }
 TS_DEVICE Index3 grid() { return emulator::self->block->grid().launch().grid; }
 
+TS_DEVICE int again(int i) { return i; }
 TS_DEVICE Index3 again(Index3 i) { return i; }
 
 TS_DEVICE void role(const char* name) { emulator::self->role = name; }
