@@ -55,6 +55,15 @@ struct PageParams {
   i64 pages, page_size, pages_of_a_sequence;
 };
 
+// A pair is kept iff its word is not below the threshold, and then counts `factor` times. 0 keeps
+// all.
+struct DropoutParams {
+  u32 threshold;
+  float factor;
+  u64 seed;
+  u32 offset;
+};
+
 struct ForwardParams {
   View q, k, v, out, lse;
   int heads, group;  // `group` query heads read one key head
@@ -65,6 +74,7 @@ struct ForwardParams {
   ScoreParams score;
   LengthParams lengths;
   PageParams pages;
+  DropoutParams dropout;
 };
 
 }  // namespace tessera::device

@@ -91,7 +91,6 @@ std::string refusal(const core::Problem& p) {
     return "the kernels of sm_80 round weights to 16 bits, which an out in float32 would show; "
            "give "
            "an out in the type of q, or use the CPU backend";
-  if (p.dropout.p != 0) return "the kernels of sm_80 have no dropout; the CPU backend does";
   if (p.state_lse.present())
     return "the kernels of sm_80 do not start from a state; the CPU backend does";
   return "";

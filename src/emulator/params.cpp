@@ -81,6 +81,11 @@ device::PageParams page_params(const core::Problem& p) {
           .pages_of_a_sequence = p.block_table.shape[1]};
 }
 
+device::DropoutParams dropout_params(const core::Dropout& d) {
+  return {
+      .threshold = d.threshold(), .factor = float(d.factor()), .seed = d.seed, .offset = d.offset};
+}
+
 }  // namespace
 
 device::ForwardParams forward_params(const core::Problem& p) {
@@ -100,7 +105,8 @@ device::ForwardParams forward_params(const core::Problem& p) {
           .band = band_params(p),
           .score = score_params(p),
           .lengths = length_params(p),
-          .pages = page_params(p)};
+          .pages = page_params(p),
+          .dropout = dropout_params(p.dropout)};
 }
 
 }  // namespace tessera::emulator

@@ -25,7 +25,6 @@ void expect_right(const Case& c) {
 constexpr std::int64_t kEnoughRows = 64;
 Case any_case(Dice& dice, const Limits& limits) {
   Case c = random_call(dice, limits);
-  c.dropout = 0;
   c.state = c.wide_out = false;
   c.dtype = dice.pick(kTypes);
   const std::int64_t rows = std::max<std::int64_t>(1, c.batch * c.queries * c.heads);
@@ -110,9 +109,6 @@ TEST(EmulatedForward, refuses_what_it_does_not_do_with_a_sentence) {
   };
   refused(c, "the kernels of sm_80 take float16 and bfloat16, not float32; convert q, k and v");
   c.dtype = DType::kFloat16;
-  c.dropout = 0.5;
-  refused(c, "the kernels of sm_80 have no dropout; the CPU backend does");
-  c.dropout = 0;
   c.value_dim = 257;
   refused(c,
           "the kernels of sm_80 have head dimensions up to 256, not 257; the CPU backend takes "

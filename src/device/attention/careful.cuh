@@ -5,6 +5,7 @@
 #include <isa/math.cuh>
 #include <isa/thread.cuh>
 
+#include "device/attention/dropout.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -53,6 +54,13 @@ template <class C> struct CarefulRow {
     return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
   }
 
+  // The same of a pair whose value counts.
+  TS_DEVICE float kept_score(i64 j) const {
+    const DropoutParams& p = head.p.dropout;
+    if (p.threshold != 0 && !Dropout(head.p, head.s, head.head).keeps(i, j)) return -kInfinity;
+    return score(j);
+  }
+
   // Every lane asks for a key of its own.
   TS_DEVICE float largest() const {
     float top = head.sink();
@@ -88,12 +96,13 @@ template <class C> struct CarefulRow {
   // divided before they are summed, so that no sum is larger than the values.
   TS_DEVICE void compute(const Output<T>& out, bool all) const {
     const float from = base(largest()), l = sum(from);
+    const float factor = head.p.dropout.threshold != 0 ? head.p.dropout.factor : 1.f;
     Columns o;
     for (i64 first = keys().begin; first < keys().end; first += 32) {
-      const float mine = score(first + isa::lane());
+      const float mine = kept_score(first + isa::lane());
       for (int t = 0; t < 32; ++t) {
         const float s = isa::shuffle(mine, t);
-        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l, first + t);
+        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l * factor, first + t);
       }
     }
     TS_UNROLL for (int c = 0; c < kSums; ++c) {

@@ -13,6 +13,7 @@
 #include <isa/copy.cuh>
 
 #include "device/attention/careful.cuh"
+#include "device/attention/dropout.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -108,12 +109,18 @@ template <class C> struct Warp {
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
       state.template count<T>(weights);
+      if (p.dropout.threshold != 0) drop_some(step);
       isa::copy_wait<2>();
       isa::sync_block();
       if (scrubbing) scrub_values(step);
       accumulate<T>(state.o, weights, memory.values(step));  // O += P V
     }
     isa::copy_wait<0>();
+  }
+  // O misses what dropout removes; the sums that divide it do not.
+  TS_DEVICE void drop_some(int step) {
+    const Dropout dropout(p, head.s, head.head);
+    drop(weights, dropout.kept<C::kTileK>(work.rows.begin + first_row(), work.key(step)));
   }
   TS_DEVICE void scrub_values(int step) const {
     scrub<T, C::kThreads>(memory.values(step));
@@ -153,6 +160,7 @@ template <class C> struct Warp {
   // All rows but those of `except`.
   TS_DEVICE void store(const Output<T>& out, u32 except) {
     const auto finished = state.finish(p.score, head.sink());
+    if (p.dropout.threshold != 0) state.o.scale(p.dropout.factor);
     TS_UNROLL for (int e = 0; e < state.o.size;
                    e += 2) if (query(e) < head.s.queries && !(except >> Scores::row(e) & 1))
         out.store_pair(query(e), Scores::column(e), state.o[e], state.o[e + 1]);

@@ -13,6 +13,7 @@ namespace tessera::device {
 // 16 x columns sums of float32.
 template <int columns> struct Sums : isa::Registers<float, columns / 2> {
   TS_DEVICE void clear() { TS_UNROLL for (int e = 0; e < columns / 2; ++e)(*this)[e] = 0; }
+  TS_DEVICE void scale(float x) { TS_UNROLL for (int e = 0; e < columns / 2; ++e)(*this)[e] *= x; }
   TS_DEVICE static int half(int e) { return e / 2 % 2; }
   TS_DEVICE static int row(int e) { return isa::lane() / 4 + 8 * half(e); }
   TS_DEVICE static int column(int e) { return e / 4 * 8 + isa::lane() % 4 * 2 + e % 2; }
