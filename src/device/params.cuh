@@ -70,11 +70,13 @@ struct ForwardParams {
   int dim, value_dim;
   bool q_vectors, k_vectors, v_vectors;  // rows are contiguous and 16 bytes apart, or multiples
   bool out_pairs;                        // the same of out and the size of two elements
+  bool out_wide;                         // out is float32 where q is not; no pairs then
   BandParams band;
   ScoreParams score;
   LengthParams lengths;
   PageParams pages;
   DropoutParams dropout;
+  View state_out, state_lse;  // float32; strides as those of out and lse
 };
 
 }  // namespace tessera::device

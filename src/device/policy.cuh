@@ -7,13 +7,28 @@ namespace tessera::device {
 
 enum class Direction : int { kForward };
 
+// How weights are multiplied with values.
+enum class Weighing : int {
+  kRounded,  // rounded to 16 bits once
+  kExact,    // as a sum of numbers of 16 bits
+};
+
+// Rounding moves a result by half of what it may be off. That is an average over rows, which few of
+// them do not have; an out in float32 would show it; and a row may not change with the number of
+// others where a call is batch invariant.
+constexpr Weighing weighing_for(i64 rows, bool out_wide, bool batch_invariant) {
+  return out_wide || batch_invariant || rows < 64 ? Weighing::kExact : Weighing::kRounded;
+}
+
 struct PolicyRow {
   int arch;  // the oldest that runs it
   Direction direction;
   int dim;     // head dimensions up to this one
-  int tile_q;  // query rows of a block, 16 for each warp
+  int tile_q;  // query rows of a block, 16 for each warp or few of them
   int tile_k;  // keys of a step
   int stages;  // of keys and values in shared memory
+  Weighing weighing = Weighing::kRounded;
+  int sharing = 1;  // warps that share rows: each has its part of the value columns
 };
 
 inline constexpr PolicyRow kPolicies[] = {
@@ -21,22 +36,35 @@ inline constexpr PolicyRow kPolicies[] = {
     {80, Direction::kForward, 64, 64, 64, 2},   // 40 KiB
     {80, Direction::kForward, 128, 64, 64, 2},  // 80 KiB
     {80, Direction::kForward, 256, 64, 32, 2},  // 96 KiB: every GPU since sm_80 has 99
+    // Rows of 512 sums have no room in the registers of one warp, so two of them share the rows;
+    // each computes S. 96 KiB; tile_k 32 takes 160, which sm_80 and sm_90 have, but not sm_86.
+    {80, Direction::kForward, 512, 32, 16, 2, Weighing::kRounded, 2},
+    // Parts of weights take registers: with the rows above ptxas spills for dim 128 and 256.
+    {80, Direction::kForward, 64, 64, 64, 2, Weighing::kExact},      // 40 KiB
+    {80, Direction::kForward, 128, 64, 32, 2, Weighing::kExact},     // 48 KiB
+    {80, Direction::kForward, 256, 64, 32, 2, Weighing::kExact, 2},  // 96 KiB
+    {80, Direction::kForward, 512, 32, 16, 2, Weighing::kExact, 4},  // 96 KiB
 };
 
 // The row for a head dimension (the larger of D and Dv); that of dim 0 where there is none.
-constexpr PolicyRow policy_for(int arch, Direction direction, int dim) {
+constexpr PolicyRow policy_for(int arch, Direction direction, int dim,
+                               Weighing weighing = Weighing::kRounded) {
   for (const PolicyRow& row : kPolicies)
-    if (row.arch <= arch && row.direction == direction && dim <= row.dim) return row;
-  return {arch, direction, 0, 0, 0, 0};
+    if (row.arch <= arch && row.direction == direction && row.weighing == weighing &&
+        dim <= row.dim)
+      return row;
+  return {arch, direction, 0, 0, 0, 0, weighing, 1};
 }
 
 // What a kernel is a template of. T: Float16 or Bfloat16.
-template <class Element, int dim> struct Config {
+template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct Config {
   using T = Element;
-  static constexpr PolicyRow kRow = policy_for(80, Direction::kForward, dim);
+  static constexpr Weighing kWeighing = weighing;
+  static constexpr PolicyRow kRow = policy_for(80, Direction::kForward, dim, weighing);
   static constexpr int kDim = kRow.dim;
   static constexpr int kTileQ = kRow.tile_q, kTileK = kRow.tile_k, kStages = kRow.stages;
-  static constexpr int kThreads = kTileQ / 16 * 32;
+  static constexpr int kSharing = kRow.sharing, kColumns = kDim / kSharing;  // of values, in a warp
+  static constexpr int kThreads = kTileQ / 16 * kSharing * 32;
   // Of an SM, for the launch bounds. Where they leave it open ptxas aims at three for dim 64, and
   // spills.
   static constexpr int kLeastBlocks = 1;

@@ -22,12 +22,15 @@ struct alignas(16) Vector4 {
 };
 
 // The bits of a 16-bit element. If those of kExponent are all set it is an infinity or a NaN.
+// kParts of them hold a float32 to 22 bits or better.
 struct Float16 {
   static constexpr u32 kExponent = 0x7c00;
+  static constexpr int kParts = 2;
   u16 bits;
 };
 struct Bfloat16 {
   static constexpr u32 kExponent = 0x7f80;
+  static constexpr int kParts = 3;
   u16 bits;
 };
 

@@ -123,7 +123,7 @@ Backend backend(const std::string& name, int threads) {
 
 bool Backend::does(const Case& c) const {
   if (is_emulator())
-    return !c.pull && !c.state && !c.wide_out && std::max(c.dim, c.value_dim) <= 256 &&
+    return !c.pull && std::max(c.dim, c.value_dim) <= 512 &&
            (c.dtype == DType::kFloat16 || c.dtype == DType::kBfloat16);
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();

@@ -3,6 +3,7 @@
 #pragma once
 #include "device/attention/sequence.cuh"
 #include "device/tile/multiply.cuh"
+#include "device/tile/parts.cuh"
 
 namespace tessera::device {
 
@@ -49,16 +50,17 @@ struct Dropout {
     }
     return words;
   }
-  TS_DEVICE bool keeps(i64 i, i64 j) const {
-    const Philox words = draw(i, j / 4);
-    const u32 low = j % 2 ? words.word[1] : words.word[0];
-    const u32 high = j % 2 ? words.word[3] : words.word[2];
-    return (j % 4 < 2 ? low : high) >= p.threshold;
+  // Which of them are kept, as bits.
+  TS_DEVICE u32 compare(const Philox& words) const {
+    u32 kept = 0;
+    TS_UNROLL for (int x = 0; x < 4; ++x) { kept |= u32(words.word[x] >= p.threshold) << x; }
+    return kept;
   }
+  TS_DEVICE bool keeps(i64 i, i64 j) const { return (compare(draw(i, j / 4)) >> j % 4 & 1) != 0; }
 
   // Pairs of a warp's 16 rows from `query` on and the keys from `key` on, a multiple of 4. Four
-  // keys have one counter, and of these a lane has two in each of its rows: an even lane draws for its
-  // row of the first half, its neighbour for that of the second, and they exchange the answers.
+  // keys have one counter, and of these a lane has two in each of its rows: an even lane draws for
+  // its row of the first half, its neighbour for that of the second, and they exchange answers.
   template <int columns> TS_DEVICE KeptPairs<columns> kept(i64 query, i64 key) const {
     const int lane = isa::lane();
     const i64 i = query + lane / 4 + lane % 2 * 8;
@@ -67,8 +69,7 @@ struct Dropout {
       u32 mine = 0;
       TS_UNROLL for (int n = 0; n < 8 && 64 * w + 8 * n < columns; ++n) {
         const Philox words = draw(i, key / 4 + 16 * w + 2 * n + lane % 4 / 2);
-        TS_UNROLL for (int x = 0; x < 4; ++x) mine |= u32(words.word[x] >= p.threshold)
-                                                      << (4 * n + x);
+        mine |= compare(words) << (4 * n);
       }
       const u32 theirs = isa::shuffle_xor(mine, 1);
       result.bits[0][w] = lane % 2 ? theirs : mine;
@@ -85,6 +86,11 @@ TS_DEVICE void drop(Weights<columns>& weights, const KeptPairs<columns>& kept) {
     const u32 pair = kept.pair(i % 2, i / 2);
     weights[i] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
   }
+}
+
+template <class T, int columns>
+TS_DEVICE void drop(Parts<T, columns>& weights, const KeptPairs<columns>& kept) {
+  TS_UNROLL for (int n = 0; n < weights.kCount; ++n) drop(weights.part[n], kept);
 }
 
 }  // namespace tessera::device

@@ -6,6 +6,7 @@
 
 #include "device/params.cuh"
 #include "device/tile/multiply.cuh"
+#include "device/tile/parts.cuh"
 
 namespace tessera::device {
 
@@ -62,6 +63,8 @@ template <int columns> struct State {
   TS_DEVICE void raise(const float (&top)[2], float unit) {
     float shrink[2];
     TS_UNROLL for (int h = 0; h < 2; ++h) {
+      shrink[h] = 1;
+      if (!((top[h] - m[h]) * unit > kSlack)) continue;
       shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
       m[h] = top[h];
       l[h] *= shrink[h];
@@ -74,6 +77,10 @@ template <int columns> struct State {
   template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {
     TS_UNROLL for (int i = 0; i < weights.size; ++i) rounded[Sums<columns>::half(2 * i)] +=
         isa::to_float(T{u16(weights[i])}) + isa::to_float(T{u16(weights[i] >> 16)});
+  }
+
+  template <class T, int keys> TS_DEVICE void count(const Parts<T, keys>& weights) {
+    TS_UNROLL for (int n = 0; n < weights.kCount; ++n) count<T>(weights.part[n]);
   }
 
   // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row

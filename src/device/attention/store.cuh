@@ -19,6 +19,7 @@ template <class T> struct Output {
            column * stride[3];
   }
   TS_DEVICE void store(i64 i, int column, float x) const {
+    if (p.out_wide) return isa::store(static_cast<float*>(p.out.data) + place(i, column), x);
     isa::store(static_cast<T*>(p.out.data) + place(i, column), T{u16(isa::pack<T>(x, 0.f))});
   }
   // Columns `column` (even) and the one after it, as far as they exist.

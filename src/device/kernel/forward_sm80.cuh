@@ -13,6 +13,7 @@
 #include <isa/copy.cuh>
 
 #include "device/attention/careful.cuh"
+#include "device/attention/carry.cuh"
 #include "device/attention/dropout.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
@@ -20,7 +21,9 @@
 #include "device/attention/stream.cuh"
 #include "device/params.cuh"
 #include "device/policy.cuh"
+#include "device/tile/columns.cuh"
 #include "device/tile/multiply.cuh"
+#include "device/tile/parts.cuh"
 #include "device/tile/shared.cuh"
 
 namespace tessera::device {
@@ -54,7 +57,16 @@ template <class C> struct Work {
   TS_DEVICE i64 key(int step) const { return first + i64(step) * C::kTileK; }
 };
 
-// What a warp does: 16 rows.
+// Weights as they are multiplied with values.
+template <class C, Weighing = C::kWeighing> struct Multiplied {
+  using Type = Weights<C::kTileK>;
+};
+template <class C> struct Multiplied<C, Weighing::kExact> {
+  using Type = Parts<typename C::T, C::kTileK>;
+};
+template <class C> using WeightsOf = typename Multiplied<C>::Type;
+
+// What a warp does: 16 rows, all columns of values or those that it has of them.
 template <class C> struct Warp {
   using T = typename C::T;
   using Scores = Sums<C::kTileK>;
@@ -64,12 +76,16 @@ template <class C> struct Warp {
   const Work<C>& work;
   Memory<C> memory;
   Scores s;
-  Weights<C::kTileK> weights;
-  State<C::kDim> state;
+  WeightsOf<C> weights;
+  State<C::kColumns> state;
 
   TS_DEVICE Warp(const Head& h, const Work<C>& w) : p(h.p), head(h), work(w) {}
 
-  TS_DEVICE int first_row() const { return 16 * isa::warp(); }
+  TS_DEVICE int first_row() const { return isa::warp() / C::kSharing * 16; }
+  TS_DEVICE int first_column() const { return isa::warp() % C::kSharing * C::kColumns; }
+  TS_DEVICE Columns<typename Memory<C>::Keys, C::kColumns> values(int step) const {
+    return {memory.values(step), first_column()};
+  }
   TS_DEVICE i64 query(int e) const { return work.rows.begin + first_row() + Scores::row(e); }
 
   TS_DEVICE void start(int step) const {
@@ -113,7 +129,7 @@ template <class C> struct Warp {
       isa::copy_wait<2>();
       isa::sync_block();
       if (scrubbing) scrub_values(step);
-      accumulate<T>(state.o, weights, memory.values(step));  // O += P V
+      accumulate<T>(state.o, weights, values(step));  // O += P V
     }
     isa::copy_wait<0>();
   }
@@ -159,12 +175,15 @@ template <class C> struct Warp {
 
   // All rows but those of `except`.
   TS_DEVICE void store(const Output<T>& out, u32 except) {
-    const auto finished = state.finish(p.score, head.sink());
+    auto finished = state.finish(p.score, head.sink());
     if (p.dropout.threshold != 0) state.o.scale(p.dropout.factor);
+    if (p.state_lse.data)
+      Carried(head).merge_into(state.o, finished.lse, work.rows.begin + first_row(),
+                               first_column());
     TS_UNROLL for (int e = 0; e < state.o.size;
                    e += 2) if (query(e) < head.s.queries && !(except >> Scores::row(e) & 1))
-        out.store_pair(query(e), Scores::column(e), state.o[e], state.o[e + 1]);
-    TS_UNROLL for (int h = 0; h < 2; ++h) if (isa::lane() % 4 == 0 &&
+        out.store_pair(query(e), first_column() + Scores::column(e), state.o[e], state.o[e + 1]);
+    TS_UNROLL for (int h = 0; h < 2; ++h) if (isa::lane() % 4 == 0 && first_column() == 0 &&
                                               query(2 * h) < head.s.queries &&
                                               !(except >> Scores::row(2 * h) & 1))
         out.store_lse(query(2 * h), finished.lse[h]);
@@ -182,7 +201,8 @@ template <class C> struct Warp {
     isa::sync_warp();
     for (int r = 0; r < 16; ++r)
       if ((odd | wrong) >> r & 1)
-        CarefulRow<C>(head, work.rows.begin + first_row() + r).compute(out, wrong >> r & 1);
+        CarefulRow<C>(head, work.rows.begin + first_row() + r, first_column())
+            .compute(out, wrong >> r & 1);
   }
 };
 
