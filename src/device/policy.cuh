@@ -11,6 +11,7 @@ enum class Direction : int { kForward };
 enum class Weighing : int {
   kRounded,  // rounded to 16 bits once
   kExact,    // as a sum of numbers of 16 bits
+  kFloat32,  // as they are, with values of float32
 };
 
 // Rounding moves a result by half of what it may be off. That is an average over rows, which few of
@@ -40,10 +41,14 @@ inline constexpr PolicyRow kPolicies[] = {
     // each computes S. 96 KiB; tile_k 32 takes 160, which sm_80 and sm_90 have, but not sm_86.
     {80, Direction::kForward, 512, 32, 16, 2, Weighing::kRounded, 2},
     // Parts of weights take registers: with the rows above ptxas spills for dim 128 and 256.
-    {80, Direction::kForward, 64, 64, 64, 2, Weighing::kExact},      // 40 KiB
-    {80, Direction::kForward, 128, 64, 32, 2, Weighing::kExact},     // 48 KiB
-    {80, Direction::kForward, 256, 64, 32, 2, Weighing::kExact, 2},  // 96 KiB
-    {80, Direction::kForward, 512, 32, 16, 2, Weighing::kExact, 4},  // 96 KiB
+    {80, Direction::kForward, 64, 64, 64, 2, Weighing::kExact},        // 40 KiB
+    {80, Direction::kForward, 128, 64, 32, 2, Weighing::kExact},       // 48 KiB
+    {80, Direction::kForward, 256, 64, 32, 2, Weighing::kExact, 2},    // 96 KiB
+    {80, Direction::kForward, 512, 32, 16, 2, Weighing::kExact, 4},    // 96 KiB
+    {80, Direction::kForward, 64, 64, 32, 1, Weighing::kFloat32},      // 32 KiB
+    {80, Direction::kForward, 128, 64, 32, 1, Weighing::kFloat32},     // 64 KiB
+    {80, Direction::kForward, 256, 32, 32, 1, Weighing::kFloat32, 2},  // 96 KiB
+    {80, Direction::kForward, 512, 16, 16, 1, Weighing::kFloat32, 4},  // 96 KiB
 };
 
 // The row for a head dimension (the larger of D and Dv); that of dim 0 where there is none.
@@ -56,7 +61,7 @@ constexpr PolicyRow policy_for(int arch, Direction direction, int dim,
   return {arch, direction, 0, 0, 0, 0, weighing, 1};
 }
 
-// What a kernel is a template of. T: Float16 or Bfloat16.
+// What a kernel is a template of. T: Float16 or Bfloat16, or float with Weighing::kFloat32.
 template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct Config {
   using T = Element;
   static constexpr Weighing kWeighing = weighing;
@@ -68,7 +73,8 @@ template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct
   // Of an SM, for the launch bounds. Where they leave it open ptxas aims at three for dim 64, and
   // spills.
   static constexpr int kLeastBlocks = 1;
-  static constexpr int kQueryBytes = kTileQ * kDim * 2, kKeyBytes = kTileK * kDim * 2;
+  static constexpr int kQueryBytes = kTileQ * kDim * int(sizeof(T)),
+                       kKeyBytes = kTileK * kDim * int(sizeof(T));
   static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes;
 };
 

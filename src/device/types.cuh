@@ -16,6 +16,9 @@ struct Index3 {
 // A byte address in the shared window of a block. It cannot be dereferenced: each access is a word.
 enum class Address : u32 {};
 
+struct alignas(8) Vector2 {
+  u32 x, y;
+};
 // 16 bytes, what one lane moves at once.
 struct alignas(16) Vector4 {
   u32 x, y, z, w;

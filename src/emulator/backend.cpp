@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "device/kernel/forward_f32_sm80.cuh"
 #include "device/kernel/forward_sm80.cuh"
 #include "device/policy.cuh"
 #include "emulator/params.hpp"
@@ -61,6 +62,13 @@ GlobalMemory memory_of(const core::Problem& p) {
   return memory;
 }
 
+template <class C> void forward_of(const device::ForwardParams& params) {
+  if constexpr (C::kWeighing == Weighing::kFloat32)
+    device::forward_f32<C>(params);
+  else
+    device::forward<C>(params);
+}
+
 template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
   const device::ForwardParams params = forward_params(p);
   const auto tiles = int((p.queries + C::kTileQ - 1) / C::kTileQ);
@@ -70,7 +78,7 @@ template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
                  .threads = C::kThreads,
                  .shared_bytes = C::kSharedBytes,
                  .seed = seed},
-                memory, [&params] { device::forward<C>(params); });
+                memory, [&params] { forward_of<C>(params); });
 }
 
 template <class T, Weighing w> Statistics run_weighing(const core::Problem& p, u64 seed) {
@@ -92,9 +100,9 @@ template <class T> Statistics run_in(const core::Problem& p, u64 seed) {
 }  // namespace
 
 std::string refusal(const core::Problem& p) {
-  if (p.q.dtype != DType::kFloat16 && p.q.dtype != DType::kBfloat16)
-    return "the kernels of sm_80 take float16 and bfloat16, not " +
-           std::string(core::name_of(p.q.dtype)) + "; convert q, k and v";
+  if (p.q.dtype == DType::kFloat64)
+    return "the kernels of sm_80 take float32, float16 and bfloat16, not float64; convert q, k and "
+           "v, or use the reference backend";
   if (std::max(p.dim, p.value_dim) > kLargestDim)
     return "the kernels of sm_80 have head dimensions up to 512, not " +
            std::to_string(std::max(p.dim, p.value_dim)) + "; the CPU backend takes any";
@@ -104,6 +112,7 @@ std::string refusal(const core::Problem& p) {
 Statistics run(const core::Problem& p, u64 seed) {
   if (const std::string why = refusal(p); !why.empty()) core::fail(core::Status::kUnsupported, why);
   if (p.queries == 0 || p.heads == 0 || (p.batch == 0 && !p.packed_queries())) return {};
+  if (p.q.dtype == DType::kFloat32) return run_weighing<float, Weighing::kFloat32>(p, seed);
   if (p.q.dtype == DType::kFloat16) return run_in<device::Float16>(p, seed);
   return run_in<device::Bfloat16>(p, seed);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "support/compare.hpp"
 #include "support/random_case.hpp"
@@ -12,23 +13,17 @@ namespace {
 
 Backend sm80() { return backend("emulator/sm80"); }
 
-constexpr DType kTypes[] = {DType::kFloat16, DType::kBfloat16};
+constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBfloat16};
 
 void expect_right(const Case& c) {
   const Inputs in(c);
   EXPECT_TRUE(agree(run(sm80(), in), define(in), in, sm80()));
 }
 
-Case any_case(Dice& dice, const Limits& limits) {
-  Case c = random_call(dice, limits);
-  c.dtype = dice.pick(kTypes);
-  return c;
-}
-
 TEST(EmulatedForward, any_case_agrees_with_the_definition) {
   Dice dice(test_seed());
   for (int n = 0; n < 150 && !testing::Test::HasFailure(); ++n) {
-    const Case c = any_case(dice, {.work = 60'000});
+    const Case c = random_call(dice, {.work = 60'000});
     if (sm80().does(c)) expect_right(c);
   }
 }
@@ -36,7 +31,7 @@ TEST(EmulatedForward, any_case_agrees_with_the_definition) {
 TEST(EmulatedForwardSlow, any_case_agrees_with_the_definition) {
   Dice dice(test_seed() + 1);
   for (int n = 0; n < 2000 && !testing::Test::HasFailure(); ++n) {
-    const Case c = any_case(dice, {.work = 400'000});
+    const Case c = random_call(dice, {.work = 400'000});
     if (sm80().does(c)) expect_right(c);
   }
 }
@@ -71,10 +66,10 @@ TEST(EmulatedForward, scores_that_outgrow_the_running_maximum) {
 
 // What is not finite takes the careful path; warps that share rows share its columns too.
 TEST(EmulatedForward, infinities_in_rows_of_every_head_dimension) {
-  for (const std::int64_t dim : {64, 256, 300, 512})
-    for (const bool wide : {false, true}) {
+  for (const DType dtype : kTypes)
+    for (const auto& [dim, wide] : {std::pair{64, true}, {256, true}, {300, false}, {512, true}}) {
       Case c{.queries = 35, .keys = 70, .heads = 2, .kv_heads = 1, .dim = 64, .value_dim = dim};
-      c.dtype = DType::kBfloat16;
+      c.dtype = dtype;
       c.right = 0;
       c.align = TESSERA_ALIGN_TOP_LEFT;
       c.wide_out = wide;
@@ -101,7 +96,7 @@ TEST(EmulatedForward, the_schedule_does_not_change_a_bit) {
 TEST(EmulatedForward, memory_that_no_row_sees_does_not_exist) {
   Dice dice(test_seed() + 2);
   for (int n = 0; n < 25 && !testing::Test::HasFailure(); ++n) {
-    const Case c = any_case(dice, {.work = 60'000});
+    const Case c = random_call(dice, {.work = 60'000});
     if (!sm80().does(c)) continue;
     const Inputs plain(c);
     EXPECT_TRUE(same_bits(run(sm80(), plain.with_unseen_memory_poisoned()), run(sm80(), plain)))
@@ -118,7 +113,10 @@ TEST(EmulatedForward, refuses_what_it_does_not_do_with_a_sentence) {
     EXPECT_EQ(got.status, TESSERA_UNSUPPORTED);
     EXPECT_EQ(got.message, sentence);
   };
-  refused(c, "the kernels of sm_80 take float16 and bfloat16, not float32; convert q, k and v");
+  c.dtype = DType::kFloat64;
+  refused(c,
+          "the kernels of sm_80 take float32, float16 and bfloat16, not float64; convert q, k and "
+          "v, or use the reference backend");
   c.dtype = DType::kFloat16;
   c.value_dim = 513;
   refused(c,

@@ -123,8 +123,7 @@ Backend backend(const std::string& name, int threads) {
 
 bool Backend::does(const Case& c) const {
   if (is_emulator())
-    return !c.pull && std::max(c.dim, c.value_dim) <= 512 &&
-           (c.dtype == DType::kFloat16 || c.dtype == DType::kBfloat16);
+    return !c.pull && std::max(c.dim, c.value_dim) <= 512 && c.dtype != DType::kFloat64;
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
   if (tiled || is_reference()) return true;

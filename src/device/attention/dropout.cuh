@@ -88,6 +88,12 @@ TS_DEVICE void drop(Weights<columns>& weights, const KeptPairs<columns>& kept) {
   }
 }
 
+template <int columns> TS_DEVICE void drop(Sums<columns>& weights, const KeptPairs<columns>& kept) {
+  TS_UNROLL for (int e = 0; e < weights.size; ++e) {
+    if (!(kept.pair(e / 2 % 2, e / 4) >> e % 2 & 1)) weights[e] = 0;
+  }
+}
+
 template <class T, int columns>
 TS_DEVICE void drop(Parts<T, columns>& weights, const KeptPairs<columns>& kept) {
   TS_UNROLL for (int n = 0; n < weights.kCount; ++n) drop(weights.part[n], kept);

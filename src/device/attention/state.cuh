@@ -54,10 +54,12 @@ template <int columns> struct State {
     }
     if (isa::any(outgrown)) raise(top, unit);
     const float from[2] = {base(m[0]) * unit, base(m[1]) * unit};
+    float sum[2] = {0, 0};  // of one step: a chain of all keys would round too often
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
       s[e] = isa::exp2(isa::fma(s[e], unit, -from[S::half(e)]));
-      l[S::half(e)] += s[e];
+      sum[S::half(e)] += s[e];
     }
+    TS_UNROLL for (int h = 0; h < 2; ++h) l[h] += sum[h];
   }
 
   TS_DEVICE void raise(const float (&top)[2], float unit) {
@@ -82,6 +84,9 @@ template <int columns> struct State {
   template <class T, int keys> TS_DEVICE void count(const Parts<T, keys>& weights) {
     TS_UNROLL for (int n = 0; n < weights.kCount; ++n) count<T>(weights.part[n]);
   }
+
+  // The same where all weights are multiplied as they are.
+  TS_DEVICE void count_all() { TS_UNROLL for (int h = 0; h < 2; ++h) rounded[h] = l[h]; }
 
   // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row
   // without keys gives zeros.
