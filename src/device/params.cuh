@@ -55,16 +55,29 @@ struct PageParams {
   i64 pages, page_size, pages_of_a_sequence;
 };
 
+// A pair is kept iff its word is not below the threshold, and then counts `factor` times. 0 keeps
+// all.
+struct DropoutParams {
+  u32 threshold;
+  float factor;
+  u64 seed;
+  u32 offset;
+};
+
 struct ForwardParams {
   View q, k, v, out, lse;
   int heads, group;  // `group` query heads read one key head
   int dim, value_dim;
   bool q_vectors, k_vectors, v_vectors;  // rows are contiguous and 16 bytes apart, or multiples
   bool out_vectors;                      // the same of out, whose rows are whole vectors
+  bool out_pairs;                        // the same of out and the size of two elements
+  bool out_wide;                         // out is float32 where q is not; no pairs then
   BandParams band;
   ScoreParams score;
   LengthParams lengths;
   PageParams pages;
+  DropoutParams dropout;
+  View state_out, state_lse;  // float32; strides as those of out and lse
 };
 
 }  // namespace tessera::device

@@ -16,18 +16,24 @@ struct Index3 {
 // A byte address in the shared window of a block. It cannot be dereferenced: each access is a word.
 enum class Address : u32 {};
 
+struct alignas(8) Vector2 {
+  u32 x, y;
+};
 // 16 bytes, what one lane moves at once.
 struct alignas(16) Vector4 {
   u32 x, y, z, w;
 };
 
 // The bits of a 16-bit element. If those of kExponent are all set it is an infinity or a NaN.
+// kParts of them hold a float32 to 22 bits or better.
 struct Float16 {
   static constexpr u32 kExponent = 0x7c00;
+  static constexpr int kParts = 2;
   u16 bits;
 };
 struct Bfloat16 {
   static constexpr u32 kExponent = 0x7f80;
+  static constexpr int kParts = 3;
   u16 bits;
 };
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "device/kernel/forward_sm80.cuh"
+#include "device/kernel/forward_all.cuh"
 #include "device/policy.cuh"
 #include "emulator/params.hpp"
 
@@ -14,8 +14,9 @@ namespace {
 
 using core::DType;
 using core::Tensor;
+using device::Weighing;
 
-constexpr int kLargestDim = 256;
+constexpr int kLargestDim = 512;
 
 // The bytes from the first to the last element of a tensor.
 struct Extent {
@@ -51,7 +52,8 @@ GlobalMemory memory_of(const core::Problem& p) {
         Named{"kv_starts", p.kv_starts}, Named{"cache_batch_idx", p.cache_batch_idx},
         Named{"cu_seqlens_q", p.cu_seqlens_q}, Named{"cu_seqlens_k", p.cu_seqlens_k},
         Named{"seqused_q", p.seqused_q}, Named{"seqused_k", p.seqused_k},
-        Named{"block_table", p.block_table}}) {
+        Named{"block_table", p.block_table}, Named{"state_out", p.state_out},
+        Named{"state_lse", p.state_lse}}) {
     if (!n.tensor.present() || n.tensor.empty()) continue;
     const Extent e = extent(n.tensor);
     memory.input(n.name, e.first, e.bytes);
@@ -68,46 +70,52 @@ Statistics run_forward(const core::Problem& p, const device::ForwardParams& para
                  .threads = C::kThreads,
                  .shared_bytes = C::kSharedBytes,
                  .seed = seed},
-                memory, [&params] { device::forward<C>(params); });
+                memory, [&params] { device::forward_of<C>(params); });
 }
 
-template <class T, device::Options options>
-Statistics run_with(const core::Problem& p, const device::ForwardParams& params, u64 seed) {
+template <class T, Weighing w>
+Statistics run_weighing(const core::Problem& p, const device::ForwardParams& params, u64 seed) {
   const std::int64_t dim = std::max(p.dim, p.value_dim);
-  if (dim <= 64) return run_forward<device::Config<T, 64, options>>(p, params, seed);
-  if (dim <= 128) return run_forward<device::Config<T, 128, options>>(p, params, seed);
-  return run_forward<device::Config<T, 256, options>>(p, params, seed);
+  if (dim <= 64) return run_forward<device::Config<T, 64, w>>(p, params, seed);
+  if (dim <= 128) return run_forward<device::Config<T, 128, w>>(p, params, seed);
+  if (dim <= 256) return run_forward<device::Config<T, 256, w>>(p, params, seed);
+  return run_forward<device::Config<T, 512, w>>(p, params, seed);
+}
+
+template <class T>
+Statistics run_band(const core::Problem& p, const device::ForwardParams& params, u64 seed) {
+  const std::int64_t dim = std::max(p.dim, p.value_dim);
+  if (dim <= 64) return run_forward<device::Config<T, 64, Weighing::kBand>>(p, params, seed);
+  if (dim <= 128) return run_forward<device::Config<T, 128, Weighing::kBand>>(p, params, seed);
+  return run_forward<device::Config<T, 256, Weighing::kBand>>(p, params, seed);
 }
 
 template <class T> Statistics run_in(const core::Problem& p, u64 seed) {
-  using enum device::Options;
   const device::ForwardParams params = forward_params(p);
-  return device::options_of(params) == kAny ? run_with<T, kAny>(p, params, seed)
-                                            : run_with<T, kBand>(p, params, seed);
+  const std::int64_t rows = p.q.shape[0] * p.q.shape[1] * p.heads;
+  const bool wide = p.out.dtype == DType::kFloat32;
+  if (device::weighing_for(rows, wide, p.batch_invariant) == Weighing::kExact)
+    return run_weighing<T, Weighing::kExact>(p, params, seed);
+  if (!device::takes_band(params)) return run_weighing<T, Weighing::kRounded>(p, params, seed);
+  return run_band<T>(p, params, seed);
 }
 
 }  // namespace
 
 std::string refusal(const core::Problem& p) {
-  if (p.q.dtype != DType::kFloat16 && p.q.dtype != DType::kBfloat16)
-    return "the kernels of sm_80 take float16 and bfloat16, not " +
-           std::string(core::name_of(p.q.dtype)) + "; convert q, k and v";
+  if (p.q.dtype == DType::kFloat64)
+    return "the kernels of sm_80 take float32, float16 and bfloat16, not float64; convert q, k and "
+           "v, or use the reference backend";
   if (std::max(p.dim, p.value_dim) > kLargestDim)
-    return "the kernels of sm_80 have head dimensions up to 256, not " +
+    return "the kernels of sm_80 have head dimensions up to 512, not " +
            std::to_string(std::max(p.dim, p.value_dim)) + "; the CPU backend takes any";
-  if (p.out.dtype == DType::kFloat32)
-    return "the kernels of sm_80 round weights to 16 bits, which an out in float32 would show; "
-           "give "
-           "an out in the type of q, or use the CPU backend";
-  if (p.dropout.p != 0) return "the kernels of sm_80 have no dropout; the CPU backend does";
-  if (p.state_lse.present())
-    return "the kernels of sm_80 do not start from a state; the CPU backend does";
   return "";
 }
 
 Statistics run(const core::Problem& p, u64 seed) {
   if (const std::string why = refusal(p); !why.empty()) core::fail(core::Status::kUnsupported, why);
   if (p.queries == 0 || p.heads == 0 || (p.batch == 0 && !p.packed_queries())) return {};
+  if (p.q.dtype == DType::kFloat32) return run_weighing<float, Weighing::kFloat32>(p, forward_params(p), seed);
   if (p.q.dtype == DType::kFloat16) return run_in<device::Float16>(p, seed);
   return run_in<device::Bfloat16>(p, seed);
 }

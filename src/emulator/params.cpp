@@ -81,6 +81,11 @@ device::PageParams page_params(const core::Problem& p) {
           .pages_of_a_sequence = p.block_table.shape[1]};
 }
 
+device::DropoutParams dropout_params(const core::Dropout& d) {
+  return {
+      .threshold = d.threshold(), .factor = float(d.factor()), .seed = d.seed, .offset = d.offset};
+}
+
 }  // namespace
 
 device::ForwardParams forward_params(const core::Problem& p) {
@@ -96,11 +101,16 @@ device::ForwardParams forward_params(const core::Problem& p) {
           .q_vectors = rows_align(p.q, 16),
           .k_vectors = rows_align(p.k, 16),
           .v_vectors = rows_align(p.v, 16),
-          .out_vectors = rows_align(p.out, 16) && p.value_dim % 8 == 0,
+          .out_vectors = rows_align(p.out, 16) && p.value_dim % 8 == 0 && p.out.dtype == p.q.dtype,
+          .out_pairs = rows_align(p.out, 4) && p.out.dtype == p.q.dtype,
+          .out_wide = p.out.dtype == DType::kFloat32 && p.q.dtype != DType::kFloat32,
           .band = band_params(p),
           .score = score_params(p),
           .lengths = length_params(p),
-          .pages = page_params(p)};
+          .pages = page_params(p),
+          .dropout = dropout_params(p.dropout),
+          .state_out = view(p.state_out),
+          .state_lse = view(p.state_lse)};
 }
 
 }  // namespace tessera::emulator

@@ -93,7 +93,8 @@ TEST_P(GradientAccuracy, keeps_the_table_and_is_never_worse_than_twice_standard_
 }
 
 class AccuracySlow : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, AccuracySlow, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, AccuracySlow, testing::ValuesIn(names_with_emulator()),
+                         parameter_name);
 
 TEST_P(AccuracySlow, keeps_the_table_up_to_16384_keys) {
   for (const Promise& promise : kPromises)

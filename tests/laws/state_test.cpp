@@ -13,7 +13,8 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class States : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, States, testing::ValuesIn(complete_backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, States, testing::ValuesIn(complete_names_with_emulator()),
+                         parameter_name);
 
 const Limits kSmall{.work = 300'000};
 

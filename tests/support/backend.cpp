@@ -83,10 +83,19 @@ std::vector<std::string> complete_backend_names() {
   return names;
 }
 
-std::vector<std::string> names_with_emulator() {
-  std::vector<std::string> names = backend_names();
+namespace {
+
+std::vector<std::string> and_emulator(std::vector<std::string> names) {
   if (has_emulator()) names.emplace_back("emulator/sm80");
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> names_with_emulator() { return and_emulator(backend_names()); }
+
+std::vector<std::string> complete_names_with_emulator() {
+  return and_emulator(complete_backend_names());
 }
 
 tessera_context_config config_of(const std::string& name, int threads) {
@@ -114,9 +123,7 @@ Backend backend(const std::string& name, int threads) {
 
 bool Backend::does(const Case& c) const {
   if (is_emulator())
-    return !c.pull && c.dropout == 0 && !c.state && !c.wide_out &&
-           std::max(c.dim, c.value_dim) <= 256 &&
-           (c.dtype == DType::kFloat16 || c.dtype == DType::kBfloat16);
+    return !c.pull && std::max(c.dim, c.value_dim) <= 512 && c.dtype != DType::kFloat64;
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
   if (tiled || is_reference()) return true;

@@ -19,6 +19,8 @@ std::vector<std::string> complete_backend_names();
 
 // backend_names() and "emulator/sm80", the GPU kernels in software, where there is an emulator.
 std::vector<std::string> names_with_emulator();
+// The same of complete_backend_names().
+std::vector<std::string> complete_names_with_emulator();
 
 struct Backend {
   std::string name;

@@ -5,6 +5,8 @@
 #include <isa/math.cuh>
 #include <isa/thread.cuh>
 
+#include "device/attention/carry.cuh"
+#include "device/attention/dropout.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -24,16 +26,18 @@ TS_DEVICE float sum_of_warp(float x) {
 
 template <class C> struct CarefulRow {
   using T = typename C::T;
-  static constexpr int kSums = C::kDim / 32;
+  static constexpr int kSums = C::kColumns / 32;
 
   const Head& head;
   i64 i;
+  int first_column;
   KeyRows<T> k, v;
   const T* query;
 
-  TS_DEVICE CarefulRow(const Head& h, i64 row)
+  TS_DEVICE CarefulRow(const Head& h, i64 row, int column)
       : head(h),
         i(row),
+        first_column(column),
         k(keys_of<T>(h, h.s.keys)),
         v(values_of<T>(h, h.s.keys)),
         query(QueryRows<T>(h).row(row)) {}
@@ -53,6 +57,13 @@ template <class C> struct CarefulRow {
     return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
   }
 
+  // The same of a pair whose value counts.
+  TS_DEVICE float kept_score(i64 j) const {
+    const DropoutParams& p = head.p.dropout;
+    if (p.threshold != 0 && !Dropout(head.p, head.s, head.head).keeps(i, j)) return -kInfinity;
+    return score(j);
+  }
+
   // Every lane asks for a key of its own.
   TS_DEVICE float largest() const {
     float top = head.sink();
@@ -66,7 +77,7 @@ template <class C> struct CarefulRow {
     return sum_of_warp(l) + isa::exp2(kLog2e * (head.sink() - from));
   }
 
-  // Columns lane, lane + 32 ... of the row.
+  // Columns lane, lane + 32 ... from the first one on.
   struct Columns {
     float sum[kSums] = {};
     bool odd[kSums] = {};  // some visible value there is not finite
@@ -76,7 +87,7 @@ template <class C> struct CarefulRow {
   TS_DEVICE void absorb(Columns& o, float w, i64 j) const {
     const T* value = v.row(j);
     TS_UNROLL for (int c = 0; c < kSums; ++c) {
-      const int column = isa::lane() + 32 * c;
+      const int column = first_column + isa::lane() + 32 * c;
       if (column >= v.columns()) continue;
       const float x = isa::to_float(isa::load(value + column * v.step()));
       o.odd[c] = o.odd[c] || !(isa::abs(x) < kInfinity);
@@ -88,19 +99,24 @@ template <class C> struct CarefulRow {
   // divided before they are summed, so that no sum is larger than the values.
   TS_DEVICE void compute(const Output<T>& out, bool all) const {
     const float from = base(largest()), l = sum(from);
+    const float factor = head.p.dropout.threshold != 0 ? head.p.dropout.factor : 1.f;
     Columns o;
     for (i64 first = keys().begin; first < keys().end; first += 32) {
-      const float mine = score(first + isa::lane());
+      const float mine = kept_score(first + isa::lane());
       for (int t = 0; t < 32; ++t) {
         const float s = isa::shuffle(mine, t);
-        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l, first + t);
+        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l * factor, first + t);
       }
     }
+    const Carried carried(head);
+    const float lse = from + isa::log2(l) * kLn2;
+    const Shares shares(lse, head.p.state_lse.data ? carried.lse(i) : -kInfinity);
     TS_UNROLL for (int c = 0; c < kSums; ++c) {
-      const int column = isa::lane() + 32 * c;
-      if (column < v.columns() && (all || o.odd[c])) out.store(i, column, o.sum[c]);
+      const int column = first_column + isa::lane() + 32 * c;
+      if (column < v.columns() && (all || o.odd[c]))
+        out.store(i, column, carried.merged(shares, o.sum[c], i, column));
     }
-    if (all && isa::lane() == 0) out.store_lse(i, from + isa::log2(l) * kLn2);
+    if (all && isa::lane() == 0 && first_column == 0) out.store_lse(i, shares.lse);
   }
 };
 

@@ -1,4 +1,4 @@
-// How tiles of keys and values come to shared memory.
+// How tiles of keys and values come to shared memory where their rows lie at equal distances.
 #pragma once
 #include <isa/copy.cuh>
 
@@ -55,9 +55,8 @@ template <class T, int threads, class Tile> struct EvenRows {
   }
 };
 
-// Keys and values of a block, those of `span` from the key `first` on. Dense or packed, in whole
-// chunks:
-template <class C, bool any = C::kAny> struct KeyStream {
+// Keys and values of a block, those of `span` from the key `first` on.
+template <class C> struct KeyStream {
   using T = typename C::T;
   template <class Tile> using Even = EvenRows<T, C::kThreads, Tile>;
   using Queries = SharedTile<C::kTileQ, C::kDim>;
@@ -79,26 +78,6 @@ template <class C, bool any = C::kAny> struct KeyStream {
     const QueryRows<T> rows(h);
     const int end = int(smaller(h.s.queries - first, C::kTileQ));
     Even<Queries>(rows.row(first), rows.step_of_rows(), rows.columns()).start(tile, 0, end);
-  }
-};
-
-// Of any strides, and in pages:
-template <class C> struct KeyStream<C, true> {
-  using T = typename C::T;
-  KeyRows<T> k, v;
-  i64 next;
-
-  TS_DEVICE KeyStream(const Head& h, Range span, i64 first)
-      : k(keys_of<T>(h, span)), v(values_of<T>(h, span)), next(first) {}
-
-  template <class Tile> TS_DEVICE void start(const Tile& keys, const Tile& values, int, int) {
-    fill<C::kThreads>(keys, k, next);
-    fill<C::kThreads>(values, v, next);
-    next += C::kTileK;
-  }
-  TS_DEVICE static void start_queries(const SharedTile<C::kTileQ, C::kDim>& tile, const Head& h,
-                                      i64 first) {
-    fill<C::kThreads>(tile, QueryRows<T>(h), first);
   }
 };
 

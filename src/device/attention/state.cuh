@@ -6,6 +6,7 @@
 
 #include "device/params.cuh"
 #include "device/tile/multiply.cuh"
+#include "device/tile/parts.cuh"
 
 namespace tessera::device {
 
@@ -21,14 +22,17 @@ TS_DEVICE float sum_of_row(float x) {
   return x + isa::shuffle_xor(x, 2);
 }
 
-template <int blocks, int columns> struct State {
+template <int columns, int blocks = 1> struct State {
   static constexpr int kHalves = 2 * blocks;
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
   // 16 bits hold as well as 1, and most steps need not touch o.
   static constexpr float kSlack = 8;
 
-  Sums<blocks, columns> o;
+  Sums<columns, blocks> o;
   float m[kHalves], l[kHalves];
+  // The sum of the weights as o has them. It divides o: then rounding weights moves an average of
+  // values, not its scale, and a row of one key is exact. lse comes from l.
+  float rounded[kHalves];
 
   // Of no key.
   TS_DEVICE State() { clear(); }
@@ -36,7 +40,7 @@ template <int blocks, int columns> struct State {
     o.clear();
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       m[h] = -kInfinity;
-      l[h] = 0;
+      l[h] = rounded[h] = 0;
     }
   }
 
@@ -52,21 +56,38 @@ template <int blocks, int columns> struct State {
     }
     if (isa::any(outgrown)) raise(top, unit);
     TS_UNROLL for (int h = 0; h < kHalves; ++h) from[h] = base(m[h]) * unit;
+    float sum[kHalves] = {};  // of one step: a chain of all keys would round too often
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
       s[e] = isa::exp2(isa::fma(s[e], unit, -from[S::half(e)]));
-      l[S::half(e)] += s[e];
+      sum[S::half(e)] += s[e];
     }
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) l[h] += sum[h];
   }
 
   TS_DEVICE void raise(const float (&top)[kHalves], float unit) {
     float shrink[kHalves];
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      shrink[h] = 1;
+      if (!((top[h] - m[h]) * unit > kSlack)) continue;
       shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
       m[h] = top[h];
       l[h] *= shrink[h];
+      rounded[h] *= shrink[h];
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[o.half(e)];
   }
+
+  // The weights of one step, as they are multiplied.
+  template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {
+    TS_UNROLL for (int i = 0; i < weights.size; ++i) rounded[o.half(2 * i)] +=
+        isa::to_float(T{u16(weights[i])}) + isa::to_float(T{u16(weights[i] >> 16)});
+  }
+  template <class T, int keys> TS_DEVICE void count(const Parts<T, keys>& weights) {
+    TS_UNROLL for (int n = 0; n < weights.kCount; ++n) count<T>(weights.part[n]);
+  }
+
+  // The same where all weights are multiplied as they are.
+  TS_DEVICE void count_all() { TS_UNROLL for (int h = 0; h < kHalves; ++h) rounded[h] = l[h]; }
 
   // Adds the sink to the denominator and divides by it; returns the logarithm of the sum. A row
   // without keys gives zeros.
@@ -78,10 +99,12 @@ template <int blocks, int columns> struct State {
     float inverse[kHalves];
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       l[h] = sum_of_row(l[h]);
+      rounded[h] = sum_of_row(rounded[h]);
       const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
       const float shrink = l[h] == 0 ? 0.f : isa::exp2(kLog2e * (mine - base(top)));
-      const float all = l[h] * shrink + isa::exp2(kLog2e * (sink - base(top)));
-      inverse[h] = l[h] == 0 ? 0.f : shrink / all;
+      const float of_keys = l[h] * shrink;
+      const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
+      inverse[h] = rounded[h] == 0 ? 0.f : of_keys / all / rounded[h];
       result.lse[h] = base(top) + isa::log2(all) * kLn2;
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[o.half(e)];

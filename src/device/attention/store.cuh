@@ -19,7 +19,24 @@ template <class T> struct Output {
            column * stride[3];
   }
   TS_DEVICE void store(i64 i, int column, float x) const {
+    if constexpr (sizeof(T) == 4)
+      return isa::store(static_cast<T*>(p.out.data) + place(i, column), x);
+    else
+      store_16_bits(i, column, x);
+  }
+  TS_DEVICE void store_16_bits(i64 i, int column, float x) const {
+    if (p.out_wide) return isa::store(static_cast<float*>(p.out.data) + place(i, column), x);
     isa::store(static_cast<T*>(p.out.data) + place(i, column), T{u16(isa::pack<T>(x, 0.f))});
+  }
+  // Columns `column` (even) and the one after it, as far as they exist.
+  TS_DEVICE void store_pair(i64 i, int column, float x, float y) const {
+    if constexpr (sizeof(T) == 2)
+      if (p.out_pairs && column + 1 < p.value_dim) {
+        u32* to = static_cast<u32*>(p.out.data) + place(i, column) / 2;
+        return isa::store(to, isa::pack<T>(x, y));
+      }
+    if (column < p.value_dim) store(i, column, x);
+    if (column + 1 < p.value_dim) store(i, column + 1, y);
   }
   // Whether row i is stored: it exists, and the bit `row` of `except` is not set.
   TS_DEVICE bool stores(i64 i, int row, u32 except) const {

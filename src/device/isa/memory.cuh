@@ -10,7 +10,8 @@ TS_DEVICE Address shared_base() {
   return Address(u32(__cvta_generic_to_shared(memory)));
 }
 
-// "st.shared", "ld.shared": 4 bytes, or 16 with .v4; the address is a multiple of the size.
+// "st.shared", "ld.shared": 4 bytes, 8 with .v2, 16 with .v4; the address is a multiple of the
+// size.
 TS_DEVICE void store(Address to, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(u32(to)), "r"(value) : "memory");
 }
@@ -23,6 +24,14 @@ TS_DEVICE u32 load_word(Address from) {
   u32 value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(u32(from)) : "memory");
   return value;
+}
+TS_DEVICE Vector2 load_pair(Address from) {
+  Vector2 v;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(v.x), "=r"(v.y)
+               : "r"(u32(from))
+               : "memory");
+  return v;
 }
 TS_DEVICE Vector4 load(Address from) {
   Vector4 v;

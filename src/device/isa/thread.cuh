@@ -37,6 +37,7 @@ template <class T, int n> struct Registers {
 // and memory is not ordered.
 TS_DEVICE float shuffle(float value, int lane) { return __shfl_sync(~0u, value, lane); }
 TS_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
+TS_DEVICE u32 shuffle_xor(u32 value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
 // "vote.sync.any"
 TS_DEVICE bool any(bool value) { return __any_sync(~0u, value); }
 

@@ -12,10 +12,11 @@
 namespace tessera::device {
 
 // 16 blocks x columns sums of float32.
-template <int blocks, int columns> struct Sums : isa::Registers<float, blocks * columns / 2> {
+template <int columns, int blocks = 1> struct Sums : isa::Registers<float, blocks * columns / 2> {
   static constexpr int kBlocks = blocks, kHalves = 2 * blocks, kOfBlock = columns / 2;
 
   TS_DEVICE void clear() { TS_UNROLL for (int e = 0; e < this->size; ++e)(*this)[e] = 0; }
+  TS_DEVICE void scale(float x) { TS_UNROLL for (int e = 0; e < this->size; ++e)(*this)[e] *= x; }
   TS_DEVICE static int half(int e) { return e / kOfBlock * 2 + e / 2 % 2; }
   TS_DEVICE static int row(int e) { return row_of_half(half(e)); }
   TS_DEVICE static int row_of_half(int h) { return isa::lane() / 4 + 8 * h; }
@@ -29,14 +30,14 @@ template <int blocks, int columns> struct Sums : isa::Registers<float, blocks * 
 };
 
 // The same rounded to 16 bits, two to a register: the operand A of the next product as it stands.
-template <int blocks, int columns> struct Weights : isa::Registers<u32, blocks * columns / 4> {
+template <int columns, int blocks = 1> struct Weights : isa::Registers<u32, blocks * columns / 4> {
   TS_DEVICE const u32* tile(int block, int column) const {
     return this->value + block * columns / 4 + column / 4;
   }
 };
 
-template <class T, int blocks, int columns>
-TS_DEVICE void round(Weights<blocks, columns>& to, const Sums<blocks, columns>& from) {
+template <class T, int columns, int blocks>
+TS_DEVICE void round(Weights<columns, blocks>& to, const Sums<columns, blocks>& from) {
   TS_UNROLL for (int i = 0; i < to.size; ++i) to[i] = isa::pack<T>(from[2 * i], from[2 * i + 1]);
 }
 
@@ -49,7 +50,7 @@ TS_DEVICE void unpack(u32 (&to)[4], Vector4 v) {
 
 // Rounds the sums into rows `first` on of a tile, for other lanes to read after sync_warp.
 template <class T, int blocks, class Tile>
-TS_DEVICE void put(const Tile& tile, int first, const Sums<blocks, Tile::kDim>& sums) {
+TS_DEVICE void put(const Tile& tile, int first, const Sums<Tile::kDim, blocks>& sums) {
   isa::sync_warp();
   const Address corner = tile.at(first + isa::lane() / 4, 0);
   TS_UNROLL for (int e = 0; e < sums.size; e += 2) {
@@ -58,9 +59,10 @@ TS_DEVICE void put(const Tile& tile, int first, const Sums<blocks, Tile::kDim>& 
   }
 }
 
-// S = A B^T: rows `first` (a multiple of 8) on of A, all of B; both lie with the summed dimension contiguous.
+// S = A B^T: rows `first` (a multiple of 8) on of A, all of B; both lie with the summed dimension
+// contiguous.
 template <class T, int blocks, class A, class B>
-TS_DEVICE void multiply_transposed(Sums<blocks, B::kRows>& s, const A& a, int first, const B& b) {
+TS_DEVICE void multiply_transposed(Sums<B::kRows, blocks>& s, const A& a, int first, const B& b) {
   const int lane = isa::lane();
   const Address left = a.down(a.at(lane % 16, lane / 16), first);
   const Address right = b.at(lane / 16 * 8 + lane % 8, lane / 8 % 2);
@@ -81,7 +83,7 @@ TS_DEVICE void multiply_transposed(Sums<blocks, B::kRows>& s, const A& a, int fi
 
 // O += P B: B lies with its columns contiguous, so ldmatrix transposes it.
 template <class T, int blocks, class B>
-TS_DEVICE void accumulate(Sums<blocks, B::kDim>& o, const Weights<blocks, B::kRows>& p,
+TS_DEVICE void accumulate(Sums<B::kDim, blocks>& o, const Weights<B::kRows, blocks>& p,
                           const B& b) {
   const int lane = isa::lane();
   const Address corner = b.at(lane % 16, lane / 16);

@@ -19,6 +19,11 @@ TS_DEVICE u32 load_word(Address from, Site at = here()) {
   emulator::self->block->read(u32(from), &value, 4, {"ld.shared", at});
   return value;
 }
+TS_DEVICE Vector2 load_pair(Address from, Site at = here()) {
+  Vector2 v;
+  emulator::self->block->read(u32(from), &v, 8, {"ld.shared", at});
+  return v;
+}
 TS_DEVICE Vector4 load(Address from, Site at = here()) {
   Vector4 v;
   emulator::self->block->read(u32(from), &v, 16, {"ld.shared", at});

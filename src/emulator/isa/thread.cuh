@@ -33,23 +33,26 @@ template <class T, int n> struct Registers {
   T operator[](int i) const { return value[i]; }
 };
 
-struct Shuffle {
-  float value;
+template <class T> struct Shuffle {
+  T value;
   int from;
-  float out;
+  T out;
 };
-TS_DEVICE float exchange(Shuffle mine, emulator::Where where) {
+template <class T> T exchange(Shuffle<T> mine, emulator::Where where) {
   emulator::use(mine.value, where);
-  emulator::self->block->meet(where, mine, [](Shuffle** lanes) {
+  emulator::self->block->meet(where, mine, [](Shuffle<T>** lanes) {
     for (int i = 0; i < 32; ++i) lanes[i]->out = lanes[lanes[i]->from & 31]->value;
   });
   return mine.out;
 }
 TS_DEVICE float shuffle(float value, int lane, Site at = here()) {
-  return exchange({value, lane, 0}, {"shfl.sync.idx", at});
+  return exchange<float>({value, lane, 0}, {"shfl.sync.idx", at});
 }
 TS_DEVICE float shuffle_xor(float value, int mask, Site at = here()) {
-  return exchange({value, lane() ^ mask, 0}, {"shfl.sync.bfly", at});
+  return exchange<float>({value, lane() ^ mask, 0}, {"shfl.sync.bfly", at});
+}
+TS_DEVICE u32 shuffle_xor(u32 value, int mask, Site at = here()) {
+  return exchange<u32>({value, lane() ^ mask, 0}, {"shfl.sync.bfly", at});
 }
 TS_DEVICE bool any(bool value, Site at = here()) {
   bool mine = value;

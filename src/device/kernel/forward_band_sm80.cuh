@@ -1,0 +1,165 @@
+// The kernel of forward_sm80.cuh for the calls that most are: a band, lengths, packed sequences.
+// What it leaves out are registers, and with them a warp has 32 rows. Each tile of keys and values
+// that it reads from shared memory serves twice as many products.
+//
+// One barrier a step: keys and values have landed for everybody, and everybody has left the stage
+// that the next copies overwrite. Within a step warps go their own ways: one multiplies while
+// another takes exponents.
+#pragma once
+#include <isa/copy.cuh>
+
+#include "device/attention/copies.cuh"
+#include "device/attention/visible.cuh"
+#include "device/kernel/block.cuh"
+#include "device/kernel/memory.cuh"
+#include "device/tile/multiply.cuh"
+
+namespace tessera::device {
+
+// What a block does, as 64-bit numbers. It is cheap to find again, so no register keeps it while
+// the steps run.
+template <class C> struct Place {
+  const ForwardParams& p;
+  Sequence s;
+  int index;  // of the head
+  int tile;
+  Work<C> work;
+
+  // Tiles that see most keys come first.
+  TS_DEVICE Place(const ForwardParams& params, Index3 at)
+      : p(params), s(params, at.z), index(at.y), tile(isa::grid().x - 1 - at.x), work(s, tile) {}
+
+  TS_DEVICE Head head() const { return {p, s, index}; }
+  TS_DEVICE Output<typename C::T> out() const { return {p, s, index}; }
+
+  TS_DEVICE i64 first_row() const { return work.rows.begin + isa::warp() * C::kWarpRows; }
+  TS_DEVICE i64 query(int half) const {
+    return first_row() + Sums<16, C::kBlocks>::row_of_half(half);
+  }
+  TS_DEVICE Visible visible() const {
+    const Range mine{first_row(), first_row() + C::kWarpRows};
+    return {s.band, work.span, work.first, mine, isa::lane() / 4};
+  }
+};
+
+// What a warp does: its rows, 16 to a block of sums.
+template <class C> struct BandWarp {
+  using T = typename C::T;
+  using Scores = Sums<C::kTileK, C::kBlocks>;
+  static constexpr int kHalves = Scores::kHalves;
+
+  const ForwardParams& p;
+  Memory<C> memory;
+  Scores s;
+  Weights<C::kTileK, C::kBlocks> weights;
+  State<C::kDim, C::kBlocks> state;
+
+  TS_DEVICE explicit BandWarp(const ForwardParams& params) : p(params) {}
+
+  TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
+    const Visible visible = at.visible();
+    KeyStream<C> stream(at.head(), at.work.span, at.work.first);
+    const int rows = isa::warp() * C::kWarpRows, end = at.work.steps * C::kTileK;
+    state.clear();
+    stream.start_queries(memory.q, at.head(), at.work.rows.begin);
+    const auto start = [&](int step, int key) {
+      if (key < end)
+        stream.start(memory.keys(step), memory.values(step), visible.begin - key,
+                     visible.end - key);
+      isa::copy_commit();
+    };
+    start(0, 0);
+    for (int first = 0, step = 0; first < end; first += C::kTileK, ++step) {
+      isa::copy_wait<0>();
+      isa::sync_block();
+      start(step + 1, first + C::kTileK);
+      if (scrubbing) scrub_values(step);
+      multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
+      if (!visible.all(first, C::kTileK)) visible.hide(s, first);
+      state.absorb(s, p.score.unit);  // P = exp(S - m)
+      round<T>(weights, s);
+      accumulate<T>(state.o, weights, memory.values(step));  // O += P V
+    }
+    isa::copy_wait<0>();
+    state.count_all();
+  }
+  TS_DEVICE void scrub_values(int step) const {
+    scrub<T, C::kThreads>(memory.values(step));
+    isa::sync_block();
+  }
+
+  // Rows whose sums are not finite: 0 times such a sum is not 0.
+  TS_DEVICE u32 odd_rows() const {
+    float zero[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) zero[h] = 0 * state.l[h];
+    TS_UNROLL for (int e = 0; e < state.o.size; ++e) zero[state.o.half(e)] =
+        isa::fma(0, state.o[e], zero[state.o.half(e)]);
+    bool odd[kHalves];
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) odd[h] = zero[h] != 0;
+    return rows_where(odd);
+  }
+  // Rows whose largest score is lost: it is so large that 2^(unit S - unit m) is off by factors,
+  // or no key was found where the band shows some and a score may have overflowed.
+  TS_DEVICE u32 lost_rows(const Place<C>& at) const {
+    bool lost[kHalves], some = false;
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      lost[h] = !(isa::abs(state.m[h] * p.score.unit) < 0x1p24f);
+      some = some || lost[h];
+    }
+    if (!isa::any(some)) return 0;
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      const bool empty = (at.s.keys & at.s.band.seen_by(at.query(h))).empty();
+      lost[h] = lost[h] && !(state.m[h] == -kInfinity && empty);
+    }
+    return rows_where(lost);
+  }
+
+  // All rows but those of `except`.
+  TS_DEVICE void store(const Place<C>& at, u32 except) {
+    const Output<T> out = at.out();
+    const auto finished = state.finish(p.score, at.head().sink());
+    const int first = isa::warp() * C::kWarpRows;
+    put<T>(memory.q, first, state.o);  // in the place of the warp's queries
+    isa::sync_warp();
+    out.template store<C::kWarpRows>(memory.q, first, at.first_row(), except);
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      const int row = Scores::row_of_half(h);
+      if (isa::lane() % 4 == 0 && out.stores(at.first_row() + row, row, except))
+        out.store_lse(at.first_row() + row, finished.lse[h]);
+    }
+  }
+
+  // Attention of the rows. Where a result is not finite the tiles are run again without the values
+  // that are not: that is the answer for rows that do not see them. The others get theirs pair by
+  // pair. Finite data never pay.
+  TS_DEVICE void compute() {
+    u32 odd = 0, still_odd = 0;
+    for (bool scrubbing = false;; scrubbing = true) {
+      attend(Place<C>(p, isa::again(isa::block())), scrubbing);
+      still_odd = odd_rows();
+      if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
+      odd = still_odd;
+    }
+    const Place<C> at(p, isa::again(isa::block()));
+    const u32 wrong = still_odd | lost_rows(at);
+    store(at, wrong);
+    if (!(odd | wrong)) return;
+    isa::sync_warp();
+    for (int r = 0; r < C::kWarpRows; ++r)
+      if ((odd | wrong) >> r & 1 && at.first_row() + r < at.s.queries)
+        CarefulRow<C>(at.head(), at.first_row() + r, 0).compute(at.out(), wrong >> r & 1);
+  }
+};
+
+// The same grid as that of the other kernels.
+template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
+  const Index3 block = isa::block();
+  if (block.z == p.lengths.batch) return clear_rest<C>(p, block);
+  const Place<C> at(p, block);
+  const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
+  const Range spare = Range{at.s.queries, at.s.slots} & slots;
+  at.out().clear(spare, C::kThreads);
+  if (!at.work.rows.empty()) BandWarp<C>(p).compute();
+}
+
+}  // namespace tessera::device
