@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "device/kernel/forward_sm80.cuh"
 #include "device/policy.cuh"
-#include "emulator/params.hpp"
+#include "plan/params.hpp"
 
 namespace tessera::emulator {
 namespace {
@@ -60,7 +60,7 @@ GlobalMemory memory_of(const core::Problem& p) {
 }
 
 template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
-  const device::ForwardParams params = forward_params(p);
+  const device::ForwardParams params = plan::forward_params(p);
   const auto tiles = int((p.queries + C::kTileQ - 1) / C::kTileQ);
   const int sequences = int(p.batch) + (p.packed_queries() ? 1 : 0);
   GlobalMemory memory = memory_of(p);

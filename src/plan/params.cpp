@@ -1,8 +1,8 @@
-#include "emulator/params.hpp"
+#include "plan/params.hpp"
 
 #include <cstdint>
 
-namespace tessera::emulator {
+namespace tessera::plan {
 namespace {
 
 using core::DType;
@@ -103,4 +103,4 @@ device::ForwardParams forward_params(const core::Problem& p) {
           .pages = page_params(p)};
 }
 
-}  // namespace tessera::emulator
+}  // namespace tessera::plan
