@@ -62,7 +62,9 @@ typedef enum tessera_backend {
   TESSERA_BACKEND_AUTO = 0,      /* the fastest that can do the call; never another answer */
   TESSERA_BACKEND_CPU = 1,       /* tiled, in the vector instructions of the processor */
   TESSERA_BACKEND_REFERENCE = 2, /* the definition in double precision: slow, complete */
-  TESSERA_BACKEND_STANDARD = 3   /* for comparison: the same kernels, the N x N matrix stored */
+  TESSERA_BACKEND_STANDARD = 3,  /* for comparison: the same kernels, the N x N matrix stored */
+  TESSERA_BACKEND_CUDA = 4,      /* an NVIDIA GPU; AUTO where the tensors lie on one */
+  TESSERA_BACKEND_EMULATOR = 5   /* the kernels of the GPU in software: very slow, for tests */
 } tessera_backend;
 
 /* Which key lies on the diagonal of query 0: the offset of the band and of ALiBi. */
@@ -210,7 +212,7 @@ typedef struct tessera_attention_desc {
 
   void* workspace; /* scratch on a multiple of 64 bytes; NULL: the context keeps its own */
   uint64_t workspace_bytes;
-  void* stream;      /* a CUstream; NULL on the CPU */
+  void* stream;      /* a CUstream of the GPU of q, NULL: its default one; NULL on the CPU */
   double* score_max; /* reference backend: receives the largest |s| over visible pairs; or NULL */
 } tessera_attention_desc;
 

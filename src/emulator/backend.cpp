@@ -1,21 +1,16 @@
 #include "emulator/backend.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "core/error.hpp"
 #include "device/kernel/forward_sm80.cuh"
-#include "device/policy.cuh"
+#include "plan/gpu.hpp"
 #include "plan/params.hpp"
 
 namespace tessera::emulator {
 namespace {
 
-using core::DType;
 using core::Tensor;
-
-constexpr int kLargestDim = 256;
 
 // The bytes from the first to the last element of a tensor.
 struct Extent {
@@ -59,49 +54,45 @@ GlobalMemory memory_of(const core::Problem& p) {
   return memory;
 }
 
-template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
+// The least that a GPU of sm_80 or newer offers a block (8.6, 8.9 and 12.0).
+const plan::Gpu kGpu{.name = "the emulator",
+                     .arch = 80,
+                     .multiprocessors = 1,
+                     .shared_bytes = 99 << 10,
+                     .emulated = true};
+
+template <class C>
+Statistics run_forward(const core::Problem& p, const plan::GpuPlan& plan, u64 seed) {
   const device::ForwardParams params = plan::forward_params(p);
-  const auto tiles = int((p.queries + C::kTileQ - 1) / C::kTileQ);
-  const int sequences = int(p.batch) + (p.packed_queries() ? 1 : 0);
   GlobalMemory memory = memory_of(p);
-  return launch({.grid = {tiles, int(p.heads), sequences},
-                 .threads = C::kThreads,
-                 .shared_bytes = C::kSharedBytes,
+  return launch({.grid = {plan.grid.x, plan.grid.y, plan.grid.z},
+                 .threads = plan.threads,
+                 .shared_bytes = u32(plan.shared_bytes),
                  .seed = seed},
                 memory, [&params] { device::forward<C>(params); });
 }
 
-template <class T> Statistics run_in(const core::Problem& p, u64 seed) {
-  const std::int64_t dim = std::max(p.dim, p.value_dim);
-  if (dim <= 64) return run_forward<device::Config<T, 64>>(p, seed);
-  if (dim <= 128) return run_forward<device::Config<T, 128>>(p, seed);
-  return run_forward<device::Config<T, 256>>(p, seed);
+template <class T> Statistics run_in(const core::Problem& p, const plan::GpuPlan& plan, u64 seed) {
+  switch (plan.kernel.dim) {
+    case 64: return run_forward<device::Config<T, 64>>(p, plan, seed);
+    case 128: return run_forward<device::Config<T, 128>>(p, plan, seed);
+    default: return run_forward<device::Config<T, 256>>(p, plan, seed);
+  }
 }
 
 }  // namespace
 
-std::string refusal(const core::Problem& p) {
-  if (p.q.dtype != DType::kFloat16 && p.q.dtype != DType::kBfloat16)
-    return "the kernels of sm_80 take float16 and bfloat16, not " +
-           std::string(core::name_of(p.q.dtype)) + "; convert q, k and v";
-  if (std::max(p.dim, p.value_dim) > kLargestDim)
-    return "the kernels of sm_80 have head dimensions up to 256, not " +
-           std::to_string(std::max(p.dim, p.value_dim)) + "; the CPU backend takes any";
-  if (p.out.dtype == DType::kFloat32)
-    return "the kernels of sm_80 round weights to 16 bits, which an out in float32 would show; "
-           "give "
-           "an out in the type of q, or use the CPU backend";
-  if (p.dropout.p != 0) return "the kernels of sm_80 have no dropout; the CPU backend does";
-  if (p.state_lse.present())
-    return "the kernels of sm_80 do not start from a state; the CPU backend does";
-  return "";
+std::string refusal(const core::Problem& p) { return plan::refusal(p, kGpu); }
+
+std::string describe(const core::Problem& p) {
+  return plan::to_json(plan::make_gpu_plan(p, kGpu), p, kGpu);
 }
 
 Statistics run(const core::Problem& p, u64 seed) {
-  if (const std::string why = refusal(p); !why.empty()) core::fail(core::Status::kUnsupported, why);
-  if (p.queries == 0 || p.heads == 0 || (p.batch == 0 && !p.packed_queries())) return {};
-  if (p.q.dtype == DType::kFloat16) return run_in<device::Float16>(p, seed);
-  return run_in<device::Bfloat16>(p, seed);
+  const plan::GpuPlan plan = plan::make_gpu_plan(p, kGpu);
+  if (plan.empty()) return {};
+  if (p.q.dtype == core::DType::kFloat16) return run_in<device::Float16>(p, plan, seed);
+  return run_in<device::Bfloat16>(p, plan, seed);
 }
 
 }  // namespace tessera::emulator
