@@ -27,3 +27,13 @@ if(NOT TESSERA_CUDA STREQUAL "OFF" AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_include_directories(cuda SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
   list(APPEND rooms cuda)
 endif()
+
+# Each part that may be left out has a file in its place that says so; these are not compiled.
+set(no_gpu no_gpu)
+set(no_emulator no_emulator)
+if(NOT TARGET cuda)
+  set(no_gpu gpu)
+endif()
+if(NOT TARGET emulator)
+  set(no_emulator emulator)
+endif()

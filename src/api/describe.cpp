@@ -33,7 +33,6 @@ std::string Context::describe() const {
                   {"why_threads", threads_.why},
                   {"executor", lent_threads_ ? "lent by the caller" : "a pool of its own"},
                   {"allocator", lent_memory_ ? "lent by the caller" : "the C++ library's"},
-                  {"gpu", gpu_json()},
                   {"emulator", has_software_gpu()},
                   {"build", {{"compiler", compiler()}, {"flags", TESSERA_BUILD_FLAGS}}}};
   return json.text();

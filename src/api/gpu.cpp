@@ -1,5 +1,6 @@
 #include "api/gpu.hpp"
 
+#include "core/json.hpp"
 #include "cuda/engine.hpp"
 
 namespace tessera::api {
@@ -7,7 +8,10 @@ namespace {
 
 using core::Json;
 
-Json reason(const std::string& why_not) { return why_not.empty() ? Json::null() : Json(why_not); }
+// Of a part that may be missing: its facts, or why there are none.
+Json facts_or(const std::string& why_not, const Json& facts) {
+  return why_not.empty() ? facts : Json{{"why_not", why_not}};
+}
 
 Json device_json(const plan::Gpu& gpu) {
   return {{"name", gpu.name},
@@ -19,18 +23,15 @@ Json device_json(const plan::Gpu& gpu) {
 
 Json nvrtc_json() {
   const cuda::Nvrtc& nvrtc = cuda::Nvrtc::system();
-  return {
-      {"version", nvrtc.version()}, {"path", nvrtc.path()}, {"why_not", reason(nvrtc.why_not())}};
+  return facts_or(nvrtc.why_not(), {{"version", nvrtc.version()}, {"path", nvrtc.path()}});
 }
 
 Json cache_json() {
-  const cuda::Cache cache(cuda::Cache::default_folder());
+  const cuda::Cache cache(cuda::Cache::default_folder(), cuda::Missing::kStays);
   std::int64_t bytes = 0, count = 0;
   for (const cuda::Cache::Entry& entry : cache.entries()) bytes += entry.bytes, ++count;
-  return {{"folder", cache.folder()},
-          {"kernels", count},
-          {"bytes", bytes},
-          {"why_not", reason(cache.why_not())}};
+  return facts_or(cache.why_not(),
+                  {{"folder", cache.folder()}, {"kernels", count}, {"bytes", bytes}});
 }
 
 }  // namespace
@@ -46,13 +47,16 @@ std::string describe_gpu_plan(const Call& call) {
   return plan::to_json(plan::make_gpu_plan(call.problem, gpu), call.problem, gpu);
 }
 
-Json gpu_json() {
+std::string describe_gpus() {
   const cuda::Driver& driver = cuda::Driver::system();
   Json devices = Json::array();
   for (const plan::Gpu& gpu : driver.gpus()) devices.push_back(device_json(gpu));
-  return {{"driver", driver.version()}, {"why_not", reason(driver.why_not())},
-          {"devices", devices},         {"kernels_ahead", std::int64_t(cuda::images().size())},
-          {"nvrtc", nvrtc_json()},      {"cache", cache_json()}};
+  const Json json{{"driver", facts_or(driver.why_not(), {{"version", driver.version()}})},
+                  {"devices", devices},
+                  {"kernels_compiled_ahead", std::int64_t(cuda::images().size())},
+                  {"nvrtc", nvrtc_json()},
+                  {"cache", cache_json()}};
+  return json.text();
 }
 
 }  // namespace tessera::api

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "api/convert.hpp"
-#include "core/json.hpp"
 
 namespace tessera::api {
 
@@ -12,8 +11,8 @@ namespace tessera::api {
 void run_on_gpu(const Call& call);
 // One JSON object.
 std::string describe_gpu_plan(const Call& call);
-// The driver, the GPUs, NVRTC and the cache of compiled kernels, or why there is none.
-core::Json gpu_json();
+// The driver, the GPUs, NVRTC and the cache of compiled kernels, or why there are none.
+std::string describe_gpus();
 
 bool has_software_gpu();
 void run_in_software(const Call& call);

@@ -1,6 +1,7 @@
 // Of a library that was built without its GPU part.
 #include "api/gpu.hpp"
 #include "core/error.hpp"
+#include "core/json.hpp"
 
 namespace tessera::api {
 namespace {
@@ -15,6 +16,10 @@ void run_on_gpu(const Call&) { core::fail(core::Status::kUnsupported, kWhy); }
 
 std::string describe_gpu_plan(const Call&) { core::fail(core::Status::kUnsupported, kWhy); }
 
-core::Json gpu_json() { return {{"why_not", kWhy}, {"devices", core::Json::array()}}; }
+std::string describe_gpus() {
+  const core::Json json{{"driver", core::Json{{"why_not", kWhy}}},
+                        {"devices", core::Json::array()}};
+  return json.text();
+}
 
 }  // namespace tessera::api

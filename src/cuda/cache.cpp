@@ -84,6 +84,7 @@ void make_folders(const std::string& path) {
 
 // Calls f(name) for each file of a folder.
 template <class F> void for_each_name(int directory, F f) {
+  if (directory < 0) return;
   const int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const all = again < 0 ? nullptr : fdopendir(again);
   if (all == nullptr) {
@@ -130,18 +131,24 @@ std::string Cache::default_folder() {
 }
 
 Cache::Cache(std::string folder, std::int64_t most_bytes)
-    : folder_(std::move(folder)), most_bytes_(most_bytes), why_not_(open_folder()) {}
+    : folder_(std::move(folder)),
+      most_bytes_(most_bytes),
+      why_not_(open_folder(Missing::kIsMade)) {}
+
+Cache::Cache(std::string folder, Missing missing)
+    : folder_(std::move(folder)), most_bytes_(kMostBytes), why_not_(open_folder(missing)) {}
 
 Cache::~Cache() {
   if (directory_ >= 0) close(directory_);
 }
 
-std::string Cache::open_folder() {
+std::string Cache::open_folder(Missing missing) {
   if (folder_.empty())
     return "there is no folder for compiled kernels, since HOME is not set; name one in "
            "TESSERA_CACHE";
-  make_folders(folder_);
+  if (missing == Missing::kIsMade) make_folders(folder_);
   const int opened = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0 && errno == ENOENT && missing == Missing::kStays) return "";
   struct stat about{};
   if (opened < 0 || fstat(opened, &about) != 0) {
     const std::string why = std::strerror(errno);

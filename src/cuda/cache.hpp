@@ -12,6 +12,9 @@ namespace tessera::cuda {
 // 32 hexadecimal digits of XXH3: of all that decides what a compiler makes.
 std::string cache_key(std::string_view text, std::string_view options);
 
+// What becomes of a folder that is not there.
+enum class Missing { kIsMade, kStays };
+
 class Cache {
  public:
   struct Entry {
@@ -25,6 +28,7 @@ class Cache {
   // A folder that is made if it is missing, mode 0700. One that belongs to somebody else, or that
   // others may write to, is refused: they could put code there that we would run.
   explicit Cache(std::string folder, std::int64_t most_bytes = kMostBytes);
+  Cache(std::string folder, Missing missing);
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -45,7 +49,7 @@ class Cache {
   std::int64_t clear() const;          // removes all, and says how many bytes that were
 
  private:
-  std::string open_folder();
+  std::string open_folder(Missing missing);
   void trim() const;
 
   std::string folder_;

@@ -111,7 +111,7 @@ std::string to_json(const GpuPlan& plan, const core::Problem& problem, const Gpu
   Json grid = Json::array();
   for (const int size : {plan.grid.x, plan.grid.y, plan.grid.z}) grid.push_back(size);
   const Json json{{"backend", gpu.emulated ? "emulator" : "cuda"},
-                  {"device", gpu.name},
+                  {"target", gpu.name},
                   {"arch", gpu.arch},
                   {"kernel", name_of(plan.kernel)},
                   {"why_kernel", plan.why_kernel},

@@ -24,3 +24,15 @@ tessera_test(unit_cuda unit unit/cuda/*_test.cpp)
 add_dependencies(unit_cuda fake_driver old_driver)
 target_compile_definitions(unit_cuda PRIVATE FAKE_DRIVER="$<TARGET_FILE:fake_driver>"
   OLD_DRIVER="$<TARGET_FILE:old_driver>")
+
+# What is compiled ahead and what is linked, read by Python's unittest.
+set(cuda_python links)
+if(image_count GREATER 0)
+  list(APPEND cuda_python ahead)
+endif()
+foreach(name ${cuda_python})
+  add_test(NAME cuda.${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    COMMAND Python3::Interpreter -B -m unittest discover -s tests/cuda -p ${name}_test.py)
+  set_tests_properties(cuda.${name} PROPERTIES LABELS unit FAIL_REGULAR_EXPRESSION "Ran 0 tests"
+    ENVIRONMENT "TESSERA_EMBEDDED=${embedded_dir};TESSERA_LIBRARY=$<TARGET_FILE:tessera>")
+endforeach()

@@ -29,7 +29,7 @@ Problem problem(std::int64_t dim = 128) {
 TEST(GpuPlanner, writes_its_plan_as_json) {
   EXPECT_EQ(
       to_json(make_gpu_plan(problem(), kHopper), problem(), kHopper),
-      R"({"backend":"cuda","device":"Hopper","arch":90,"kernel":"forward_sm80_bfloat16_d128",)"
+      R"({"backend":"cuda","target":"Hopper","arch":90,"kernel":"forward_sm80_bfloat16_d128",)"
       R"("why_kernel":"the portable kernel, for every GPU since Ampere","grid":[16,8,2],)"
       R"("threads":128,"shared_bytes":81920,"tile_queries":64,"tile_keys":64,"stages":2,)"
       R"("workspace_bytes":0,"problem":)" +
