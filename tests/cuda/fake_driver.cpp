@@ -236,6 +236,12 @@ const std::map<std::string_view, void*>& entries() {
 
 FAKE_EXPORT tessera::fake::Cuda* fake_cuda() { return &tessera::fake::cuda(); }
 
+// For tests that cannot read the record: in Python.
+FAKE_EXPORT void* fake_last_stream() {
+  const auto& launches = tessera::fake::cuda().launches;
+  return launches.empty() ? nullptr : launches.back().stream;
+}
+
 FAKE_EXPORT int cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t,
                                     int* status) {
   using namespace tessera::fake;
