@@ -1,7 +1,8 @@
 // What a repeated call costs the host at the C interface, without what the driver does with it:
 // the driver of the tests, which does nothing, stands for the real one. No GPU is needed.
 //
-//   LD_LIBRARY_PATH=build/release/tests/fake FAKE_CUDA_QUIET=1 build/release/bin/bench_gpu_call_cost
+//   LD_LIBRARY_PATH=build/release/tests/fake FAKE_CUDA_QUIET=1
+//   build/release/bin/bench_gpu_call_cost
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -1,9 +1,8 @@
-"""Every header of src/device compiles alone, in each world that is here; no shipped kernel spills."""
+"""Every header of src/device compiles alone, in each world that is here."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import tempfile
 import unittest
@@ -14,19 +13,6 @@ BUILD = Path(os.environ["TESSERA_BUILD"])
 CXX = os.environ["TESSERA_CXX"].split()
 NVCC = os.environ.get("TESSERA_NVCC", "")
 HEADERS = sorted((ROOT / "src" / "device").rglob("*.cuh"))
-ARCHITECTURES = ("sm_80", "sm_90")
-
-KERNELS = """#include "device/kernel/forward_sm80.cuh"
-using namespace tessera::device;
-#define KERNEL(T, dim)                                                                     \\
-  extern "C" __global__ void                                                               \\
-      __launch_bounds__(Config<T, dim>::kThreads, Config<T, dim>::kLeastBlocks)            \\
-      forward_##T##_##dim(const __grid_constant__ ForwardParams p) {                       \\
-    forward<Config<T, dim>>(p);                                                            \\
-  }
-KERNEL(Float16, 64) KERNEL(Float16, 128) KERNEL(Float16, 256)
-KERNEL(Bfloat16, 64) KERNEL(Bfloat16, 128) KERNEL(Bfloat16, 256)
-"""
 
 
 def include_of(header: Path) -> str:
@@ -69,17 +55,6 @@ class Compile(unittest.TestCase):
         for header in HEADERS:
             with self.subTest(header=header.name):
                 self.compile([*flags, *includes("device")], "alone.cu", include_of(header))
-
-    @unittest.skipUnless(NVCC, "there is no nvcc")
-    def test_no_kernel_spills(self) -> None:
-        for architecture in ARCHITECTURES:
-            with self.subTest(architecture=architecture):
-                said = self.compile(
-                    [NVCC, "-std=c++20", f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o",
-                     str(self.folder / "kernels.cubin"), *includes("device")], "kernels.cu", KERNELS)
-                spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
-                                    r"(\d+) bytes spill loads", said)
-                self.assertEqual([("0", "0", "0")] * 6, spills, said)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #pragma once
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "cuda/driver.hpp"
 #include "fake/fake_driver.hpp"
@@ -14,6 +15,9 @@ inline fake::Cuda& fake_cuda() {
   static const auto access = reinterpret_cast<fake::Access>(dlsym(library, "fake_cuda"));
   return *access();
 }
+
+// NVRTC is a Python package of the environment that scripts/setup.sh makes.
+inline const int environment_of_tests = setenv("VIRTUAL_ENV", TEST_ENVIRONMENT, 0);
 
 class WithFakeDriver : public testing::Test {
  protected:
