@@ -1,8 +1,12 @@
-# Micro-benchmarks of the CPU: one program for each file of bench/cpu. A file may bring its own main.
+# Micro-benchmarks: one program for each file of bench/cpu, and of bench/gpu, where its name has gpu_
+# before it. A file may bring its own main.
 find_package(benchmark CONFIG REQUIRED)
-file(GLOB bench_sources CONFIGURE_DEPENDS bench/cpu/*.cpp)
+file(GLOB bench_sources CONFIGURE_DEPENDS bench/cpu/*.cpp bench/gpu/*.cpp)
 foreach(source ${bench_sources})
   cmake_path(GET source STEM stem)
+  if(source MATCHES "/gpu/")
+    string(PREPEND stem gpu_)
+  endif()
   add_executable(bench_${stem} ${source})
   tessera_use_view(bench_${stem} bench)
   target_link_libraries(bench_${stem} PRIVATE tessera_static benchmark::benchmark

@@ -9,7 +9,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache python3 help2man
        libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev
-       libcli11-dev libfmt-dev nlohmann-json3-dev)
+       libcli11-dev libfmt-dev nlohmann-json3-dev libxxhash-dev)
 lint=(git clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19
       wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 g++-aarch64-linux-gnu
       gcovr valgrind)

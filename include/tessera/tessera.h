@@ -62,7 +62,9 @@ typedef enum tessera_backend {
   TESSERA_BACKEND_AUTO = 0,      /* the fastest that can do the call; never another answer */
   TESSERA_BACKEND_CPU = 1,       /* tiled, in the vector instructions of the processor */
   TESSERA_BACKEND_REFERENCE = 2, /* the definition in double precision: slow, complete */
-  TESSERA_BACKEND_STANDARD = 3   /* for comparison: the same kernels, the N x N matrix stored */
+  TESSERA_BACKEND_STANDARD = 3,  /* for comparison: the same kernels, the N x N matrix stored */
+  TESSERA_BACKEND_CUDA = 4,      /* an NVIDIA GPU: what AUTO takes where the tensors lie on one */
+  TESSERA_BACKEND_EMULATOR = 5   /* its kernels in software: very slow, for tests */
 } tessera_backend;
 
 /* Which key lies on the diagonal of query 0: the offset of the band and of ALiBi. */
@@ -113,8 +115,7 @@ static inline tessera_tensor tessera_tensor_default(void) {
   return t;
 }
 
-/* A dense row-major tensor [d0, d1, d2, d3] on the CPU. Strides of sizes beyond reason wrap; the
- * call refuses such sizes. */
+/* Dense, row-major, on the CPU. Strides of sizes beyond reason wrap; calls refuse such sizes. */
 static inline tessera_tensor tessera_tensor_dense(void* data, uint32_t dtype, int64_t d0,
                                                   int64_t d1, int64_t d2, int64_t d3) {
   tessera_tensor t = tessera_tensor_default();
@@ -136,8 +137,8 @@ typedef struct tessera_binding {
 
 /* Of tessera_attention_desc. */
 typedef enum tessera_attention_flags {
-  /* The bits of a row depend on its own query, keys and options alone: not on the batch, nor on
-   * rows beside it, nor on whether it is one of many queries or decoded alone. */
+  /* The bits of a row depend on its own query, keys and options alone: not on the batch, on rows
+   * beside it, or on whether it is decoded alone. */
   TESSERA_BATCH_INVARIANT = 2
 } tessera_attention_flags;
 
@@ -210,7 +211,7 @@ typedef struct tessera_attention_desc {
 
   void* workspace; /* scratch on a multiple of 64 bytes; NULL: the context keeps its own */
   uint64_t workspace_bytes;
-  void* stream;      /* a CUstream; NULL on the CPU */
+  void* stream;      /* a CUstream of the GPU of q, NULL: its default one; NULL on the CPU */
   double* score_max; /* reference backend: receives the largest |s| over visible pairs; or NULL */
 } tessera_attention_desc;
 
@@ -223,31 +224,27 @@ static inline tessera_attention_desc tessera_attention_desc_default(void) {
   d.align = TESSERA_ALIGN_UNSET;
   d.q = d.k = d.v = d.out = d.lse = absent;
   d.scale = __builtin_nanf("");
-  d.softcap = 0;
+  d.softcap = d.dropout_p = 0;
   d.left = d.right = TESSERA_UNBOUNDED;
   d.offset = 0;
   d.offsets = d.mask = d.bias = d.alibi = d.sink = absent;
   d.kv_lengths = d.kv_starts = d.cache_batch_idx = absent;
   d.cu_seqlens_q = d.cu_seqlens_k = d.seqused_q = d.seqused_k = absent;
   d.block_table = absent;
-  d.dropout_p = 0;
-  d.dropout_offset = 0;
-  d.dropout_seed = 0;
+  d.dropout_seed = d.dropout_offset = 0;
   d.state_out = d.state_lse = absent;
   d.mask_expr = d.score_expr = 0;
   d.bindings = 0;
-  d.binding_count = 0;
-  d.workspace = 0;
-  d.workspace_bytes = 0;
-  d.stream = 0;
+  d.binding_count = d.workspace_bytes = 0;
+  d.workspace = d.stream = 0;
   d.score_max = 0;
   return d;
 }
 
 /* ---- Gradients ------------------------------------------------------------------------------- */
 
-/* The gradients of one call. With P, out and lse as above, Z_ij the weight that dropout gives a
- * pair and t_ij the slope of the soft cap (1 without them), and D_i = <d_out_i, out_i> - d_lse_i:
+/* The gradients of one call, on the CPU. With P, out and lse as above, Z_ij the weight that dropout
+ * gives a pair, t_ij the slope of the soft cap (1 without), D_i = <d_out_i, out_i> - d_lse_i:
  *
  *   dP_ij = Z_ij <d_out_i, v_j>;         dS_ij = P_ij (dP_ij - D_i);   d_bias_ij = dS_ij
  *   dq_i = scale sum_j dS_ij t_ij k_j;   dk_j = scale sum_i dS_ij t_ij q_i
@@ -383,7 +380,7 @@ TESSERA_API tessera_status tessera_attention_backward(tessera_context* context,
  * the bytes that the whole text takes, with the 0. Each text is one JSON object. */
 
 /* What tessera_attention would run for desc, and why: backend, target, tiles, workspace. No data is
- * read but the arrays of lengths; q, k, v and out need none. */
+ * read but arrays of lengths on the CPU; q, k, v and out need none. */
 TESSERA_API tessera_status tessera_plan_describe(tessera_context* context,
                                                  const tessera_attention_desc* desc, char* buffer,
                                                  uint64_t capacity, uint64_t* needed,
@@ -400,6 +397,10 @@ TESSERA_API tessera_status tessera_context_describe(tessera_context* context, ch
                                                     uint64_t capacity, uint64_t* needed,
                                                     tessera_error* error);
 
+/* The driver and its GPUs, NVRTC and the cache of compiled kernels, or why there are none. */
+TESSERA_API tessera_status tessera_gpus_describe(char* buffer, uint64_t capacity, uint64_t* needed,
+                                                 tessera_error* error);
+
 /* "major.minor.patch" of the library that runs. */
 TESSERA_API const char* tessera_version(void);
 
@@ -408,7 +409,7 @@ TESSERA_API const char* tessera_status_name(tessera_status status);
 
 /* ---- States, rotary positions, caches -------------------------------------------------------- */
 
-/* What a row knows of some keys. lse -inf or +inf: it saw none, whatever out holds. */
+/* What a row knows of some keys. lse -inf or +inf: it saw none. */
 typedef struct tessera_state {
   tessera_tensor out; /* [B, Lq, H, Dv] float32, normalised as a call leaves it */
   tessera_tensor lse; /* [B, H, Lq] float32 */
@@ -416,8 +417,8 @@ typedef struct tessera_state {
 
 /* The state of all keys from states of some of them, which share no key:
  *   lse = log sum_n exp(lse_n);   out = sum_n exp(lse_n - lse) out_n
- * Empty states merge to an empty one: out 0, lse -inf. Computed in double precision, in the order
- * given. Source: Dao, "FlashAttention-2", 2023, section 3.1. */
+ * Empty states merge to an empty one: out 0, lse -inf. In double precision, in the order given.
+ * Source: Dao, "FlashAttention-2", 2023, section 3.1. */
 typedef struct tessera_merge_desc {
   uint32_t size;  /* set by tessera_merge_desc_default() */
   uint32_t flags; /* 0 */

@@ -59,9 +59,11 @@ def attention(
     A row that sees no key gives 0 and lse = -inf (the sink, if there is one).
 
     Tensors are NumPy arrays (with ml_dtypes.bfloat16), torch tensors, or objects with __dlpack__,
-    on the CPU. They are read where they lie, with any strides; nothing is copied, so that tensors
-    [B, H, L, D] are passed as their views x.swapaxes(1, 2), `out` too. Of the vectors of integers,
-    those that count rows may also be lists.
+    on the CPU; or torch tensors on one NVIDIA GPU. They are read where they lie, with any strides;
+    nothing is copied, so that tensors [B, H, L, D] are passed as their views x.swapaxes(1, 2),
+    `out` too. Of the vectors of integers, those that count rows may also be lists. On a GPU the
+    call goes into torch's current stream and returns before it is done, and what vectors of
+    integers hold is not looked at.
 
     Args:
       q: [B, Lq, H, D] float32, float16, bfloat16 or (slow) float64; packed: [total, H, D].
@@ -96,7 +98,8 @@ def attention(
       batch_invariant: the bits of a row depend on its own inputs alone.
       out: memory for the result, of q's dtype or float32; None: new memory of q's dtype.
       return_lse: return (out, lse).
-      backend: "auto", "cpu", "reference" (double precision) or "standard" (for comparison).
+      backend: "auto", "cpu", "reference" (double precision), "standard" (for comparison), "cuda"
+        (what "auto" takes on a GPU) or "emulator" (the kernels of GPUs in software, for tests).
       threads: threads of the call; None: torch.get_num_threads() for torch tensors, else
         TESSERA_THREADS, else the processors there are. Results do not depend on it.
 

@@ -39,12 +39,16 @@ def _integers(name: str, values: Sequence[Any]) -> list[int]:
     return [int(x) for x in values]
 
 
-def optional(kind: Kind, name: str, x: Any, memory: list[Any], lead: int = 0) -> bytes:
-    """A packed tensor, or an absent one; what it points at goes into memory."""
+def optional(
+    kind: Kind, name: str, x: Any, memory: list[Any], lead: int = 0, like: Any = None
+) -> bytes:
+    """A packed tensor, or an absent one; what it points at goes into memory. A list goes to the
+    device of `like`.
+    """
     if x is None:
         return d.ABSENT
     listed = name in LISTS and isinstance(x, (list, tuple))
-    x = kind.integers(_integers(name, x)) if listed else adopt(x, name)
+    x = kind.integers(_integers(name, x), like) if listed else adopt(x, name)
     own = kinds[type(x)]
     check_kind(kind, own, "q", name)
     if name in ("mask", "bias"):
@@ -62,15 +66,18 @@ def _state(kind: Kind, state: Any, lead: int, memory: list[Any]) -> bytes:
     return out + optional(kind, "state_lse", state[1], memory, lead)
 
 
-def pack_rest(kind: Kind, extras: Extras, lead: int) -> tuple[bytes, list[Any]]:
+def pack_rest(kind: Kind, extras: Extras | None, lead: int, q: Any) -> tuple[bytes, list[Any]]:
     """The end of a descriptor, and the memory that it points at."""
     memory: list[Any] = []
+    stream = kind.stream(q)
     tensors = [d.ABSENT] * len(d.OPTIONAL)
+    if extras is None:
+        return d.rest(tensors, stream=stream) if stream else d.NO_REST, memory
     for name, x in extras.tensors.items():
-        tensors[_PLACES[name]] = optional(kind, name, x, memory)
+        tensors[_PLACES[name]] = optional(kind, name, x, memory, like=q)
     p, offset, seed = extras.dropout
     words = (number("dropout_p", p), word("dropout_offset", offset, 32), word("seed", seed, 64))
-    return d.rest(tensors, words, _state(kind, extras.state, lead, memory)), memory
+    return d.rest(tensors, words, _state(kind, extras.state, lead, memory), stream), memory
 
 
 # ---- The call ------------------------------------------------------------------------------------
@@ -193,7 +200,7 @@ def pack(
     band, scale, softcap, backend, flags = scalars
     scale = math.nan if scale is None else number("scale", scale)
     softcap = number("softcap", softcap) if softcap else 0.0
-    rest, memory = pack_rest(kind, extras, lead_q) if extras else (d.NO_REST, None)
+    rest, memory = pack_rest(kind, extras, lead_q, q)
 
     if lse is True or lse is False:
         answer = _outputs(kind, q, v, out, lse, lead_q)

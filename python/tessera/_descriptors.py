@@ -18,7 +18,7 @@ READ_ONLY = 1
 ACCUMULATE = 1
 BATCH_INVARIANT = 2
 UNBOUNDED = 2**63 - 1
-BACKENDS = {None: 0, "auto": 0, "cpu": 1, "reference": 2, "standard": 3}
+BACKENDS = {None: 0, "auto": 0, "cpu": 1, "reference": 2, "standard": 3, "cuda": 4, "emulator": 5}
 UNSET, TOP_LEFT, BOTTOM_RIGHT, OFFSET, OFFSETS = range(5)
 
 ERROR_SIZE = 512
@@ -61,7 +61,7 @@ def _unset(words: int) -> str:
 
 # OPTIONAL; dropout_p, dropout_offset, dropout_seed; the two tensors of the state; mask_expr,
 # score_expr, bindings, binding_count, workspace, workspace_bytes, stream, score_max
-REST = Struct(f"<{_packed(len(OPTIONAL))} fIQ {_packed(2)} {_unset(8)}")
+REST = Struct(f"<{_packed(len(OPTIONAL))} fIQ {_packed(2)} {_unset(6)} Q {_unset(1)}")
 
 # An attention call: size, flags, backend, align; q, k, v, out, lse; scale, softcap, left, right,
 # offset; REST
@@ -95,9 +95,10 @@ def rest(
     tensors: Iterable[bytes],
     dropout: tuple[float, int, int] = (0.0, 0, 0),
     state: bytes = ABSENT + ABSENT,
+    stream: int = 0,
 ) -> bytes:
-    """The end of a call: the tensors of OPTIONAL, (p, offset, seed), and the state."""
-    return REST.pack(b"".join(tensors), *dropout, state)
+    """The end of a call: the tensors of OPTIONAL, (p, offset, seed), the state and the stream."""
+    return REST.pack(b"".join(tensors), *dropout, state, stream)
 
 
 NO_REST = rest([ABSENT] * len(OPTIONAL))

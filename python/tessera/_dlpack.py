@@ -33,6 +33,11 @@ class View:
         )
         self.address = data + skip if data else 0
         self.device = (d.CPU, 0) if device == _CUDA_HOST else (device, index)
+        if self.device[0] == d.CUDA:
+            raise NotImplementedError(
+                f"{who} lies on a GPU; of tensors there torch's are taken: pass "
+                "torch.from_dlpack(x), which shares its memory"
+            )
         self.dtype = code | bits << 8
         if lanes != 1 or self.dtype not in NAMES:
             raise ValueError(

@@ -113,8 +113,11 @@ class NumpyKind:
     def new(self, prototype: Any) -> Any:
         return self._empty(*prototype)
 
-    def integers(self, values: Sequence[int]) -> Any:
+    def integers(self, values: Sequence[int], like: Any) -> Any:
         return self._numpy().asarray(values, "int64")
+
+    def stream(self, q: Any) -> int:
+        return 0
 
     def threads(self) -> int:
         return 0

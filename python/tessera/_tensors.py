@@ -62,8 +62,11 @@ class Kind(Protocol):
     def new(self) -> Callable[[Any], Any]:
         """Makes memory from a prototype."""
 
-    def integers(self, values: Sequence[int]) -> Any:
-        """A vector of int64."""
+    def integers(self, values: Sequence[int], like: Any) -> Any:
+        """A vector of int64, on the device of `like` (None: the CPU)."""
+
+    def stream(self, q: Any) -> int:
+        """The CUstream that a call on q is put into; 0 on the CPU, and for the default one."""
 
     @property
     def threads(self) -> Callable[[], int]:

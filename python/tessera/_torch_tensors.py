@@ -34,10 +34,10 @@ class TorchKind:
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         if not x.is_cpu or x.requires_grad or x.is_neg():
             self._check(x, name)
-        key = (shape, x.stride(), x.dtype, lead, x.is_cpu)
+        device = (d.CPU, 0) if x.is_cpu else (d.CUDA, x.device.index or 0)
+        key = (shape, x.stride(), x.dtype, lead, device)
         layout = self._layouts.get(key)
         if layout is None:
-            device = (d.CPU, 0) if x.is_cpu else (d.CUDA, x.device.index or 0)
             packed = pack_layout(name, shape, x.stride(), self.dtype(x, name), lead, device)
             layout = self._layouts.put(key, packed)
         return self.address(x), layout
@@ -73,8 +73,8 @@ class TorchKind:
             )
         if x.device.type not in ("cpu", "cuda"):
             raise ValueError(
-                f"{name} lies on the device '{x.device}'; this version computes on the CPU: copy "
-                "it there (x.cpu())"
+                f"{name} lies on the device '{x.device}'; this version computes on the CPU and on "
+                "NVIDIA GPUs: copy it there (x.cpu())"
             )
 
     def dtype(self, x: Any, name: str) -> int:
@@ -95,5 +95,9 @@ class TorchKind:
     def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
         return self.empty(q, (1,), dtype).expand(shape)
 
-    def integers(self, values: Sequence[int]) -> Any:
-        return self._torch.tensor(values, dtype=self._torch.int64)
+    def integers(self, values: Sequence[int], like: Any) -> Any:
+        device = None if like is None else like.device
+        return self._torch.tensor(values, dtype=self._torch.int64, device=device)
+
+    def stream(self, q: Any) -> int:
+        return 0 if q.is_cpu else int(self._torch.cuda.current_stream(q.device).cuda_stream)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/context.hpp"
+#include "api/gpu.hpp"
 #include "api/guard.hpp"
 #include "api/versioned.hpp"
 #include "tessera/tessera.h"
@@ -131,6 +132,15 @@ tessera_status tessera_context_describe(tessera_context* context, char* buffer, 
     const Buffer text{buffer, capacity, needed};
     text.check();
     text.write(inside(context).describe());
+  });
+}
+
+tessera_status tessera_gpus_describe(char* buffer, uint64_t capacity, uint64_t* needed,
+                                     tessera_error* error) {
+  return guard(error, [&] {
+    const Buffer text{buffer, capacity, needed};
+    text.check();
+    text.write(describe_gpus());
   });
 }
 

@@ -7,6 +7,7 @@
 #include <new>
 #include <thread>
 
+#include "api/gpu.hpp"
 #include "api/require.hpp"
 #include "core/reference.hpp"
 
@@ -133,6 +134,8 @@ Context::Context(const tessera_context_config& config, const Threads& threads, c
 
 void Context::attention(const tessera_attention_desc& desc) {
   const Call call = convert(desc, Purpose::kRun);
+  if (call.backend == plan::Backend::kCuda) return run_on_gpu(call);
+  if (call.backend == plan::Backend::kEmulator) return run_in_software(call);
   const plan::Plan plan = plan::make_plan(call.problem, call.backend, engine_.device());
   check_room(plan, call.workspace, call.workspace_bytes);
   if (plan.backend != plan::Backend::kReference)
@@ -158,6 +161,8 @@ void Context::attention_backward(const tessera_attention_backward_desc& desc,
 
 std::string Context::describe_plan(const tessera_attention_desc& desc) const {
   const Call call = convert(desc, Purpose::kDescribe);
+  if (call.backend == plan::Backend::kCuda) return describe_gpu_plan(call);
+  if (call.backend == plan::Backend::kEmulator) return describe_software_plan(call);
   return plan::to_json(plan::make_plan(call.problem, call.backend, engine_.device()), call.problem);
 }
 

@@ -7,11 +7,11 @@ namespace tessera::api {
 Call convert_inputs(const tessera_attention_desc& desc, Purpose purpose) {
   Call call;
   convert_options(desc, call);
-  convert_tensors(desc, purpose, call.problem);
+  convert_tensors(desc, purpose, call);
   convert_shapes(desc, call.problem);
-  check_lengths(call.problem);
-  check_broadcasts(desc, call.problem);
-  check_alignment(desc, call.problem);
+  check_lengths(call);
+  check_broadcasts(desc, call);
+  check_alignment(desc, call);
   return call;
 }
 

@@ -10,10 +10,19 @@
 
 namespace tessera::api {
 
+// The device that the tensors of a call lie on, in DLPack's numbers.
+struct Where {
+  std::int32_t type = TESSERA_CPU, id = 0;
+
+  bool on_gpu() const { return type == TESSERA_CUDA; }
+};
+
 // Memory and orders that belong to a call but not to the problem.
 struct Call {
   core::Problem problem;
-  plan::Backend backend = plan::Backend::kAuto;
+  plan::Backend backend = plan::Backend::kAuto;  // kCuda, not kAuto, where the tensors are on a GPU
+  Where where;
+  void* stream = nullptr;
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
   double* score_max = nullptr;

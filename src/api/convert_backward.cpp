@@ -133,6 +133,9 @@ BackwardCall convert(const tessera_attention_backward_desc& desc,
           Hex{desc.flags});
   check_workspace(desc.workspace, desc.workspace_bytes);
   const Call read = convert_inputs(forward, purpose);
+  require(!read.where.on_gpu(), Sentence::kHostOnly, std::string_view("q"));
+  require(read.backend <= plan::Backend::kStandard, Sentence::kForwardOnly,
+          std::int64_t(read.backend));
   check_data("lse", forward.lse, purpose);
   check_differentiable(read.problem);
   check_diagnostics("term_norms", desc.term_norms, forward.backend);

@@ -69,9 +69,12 @@ bool covers(const Tensor& t, std::size_t d, std::int64_t size, bool more_is_fine
   return t.shape[d] == 1 || t.shape[d] == size || (more_is_fine && t.shape[d] > size);
 }
 
-// The queries and keys of a sequence; of the longest one where they differ.
-core::Index4 pair_sizes(const Problem& p, bool packed_q, bool loose_k) {
+// The queries and keys of a sequence; of the longest one where they differ, and 0 where that is
+// known on a GPU alone.
+core::Index4 pair_sizes(const Call& call, bool packed_q, bool loose_k) {
+  const Problem& p = call.problem;
   Index4 sizes{p.batch, p.heads, packed_q ? 0 : p.queries, loose_k ? 0 : p.keys};
+  if (call.where.on_gpu()) return sizes;
   for (std::int64_t b = 0; (packed_q || loose_k) && b < p.batch; ++b) {
     const Sequence s = p.sequence(b);
     if (packed_q) sizes[2] = std::max(sizes[2], s.queries);
@@ -80,9 +83,11 @@ core::Index4 pair_sizes(const Problem& p, bool packed_q, bool loose_k) {
   return sizes;
 }
 
-void check_diagonal(std::string_view why, const Desc& desc, const Problem& p) {
+void check_diagonal(std::string_view why, const Desc& desc, const Call& call) {
+  const Problem& p = call.problem;
   const bool vary = given(desc.cu_seqlens_q) || given(desc.cu_seqlens_k) || given(desc.kv_lengths);
   require(vary || p.queries == p.keys, Sentence::kAlignNeeded, why, p.queries, p.keys);
+  require(!vary || !call.where.on_gpu(), Sentence::kAlignNeededThere, why);
   for (std::int64_t b = 0; vary && b < p.batch; ++b) {
     const Sequence s = p.sequence(b);
     require(s.queries == s.keys.end, Sentence::kAlignNeededFor, why, b, s.queries, s.keys.end);
@@ -91,7 +96,9 @@ void check_diagonal(std::string_view why, const Desc& desc, const Problem& p) {
 
 }  // namespace
 
-void check_lengths(const Problem& p) {
+void check_lengths(const Call& call) {
+  if (call.where.on_gpu()) return;
+  const Problem& p = call.problem;
   check_boundaries("cu_seqlens_q", p.cu_seqlens_q, "q", p.q.shape[1]);
   check_boundaries("cu_seqlens_k", p.cu_seqlens_k, "k", p.k.shape[1]);
   check_range("seqused_q", p.seqused_q, p.cu_seqlens_q, 0);
@@ -102,11 +109,12 @@ void check_lengths(const Problem& p) {
   check_pages(p);
 }
 
-void check_broadcasts(const Desc& desc, const Problem& p) {
+void check_broadcasts(const Desc& desc, const Call& call) {
   if (!given(desc.mask) && !given(desc.bias)) return;
+  const Problem& p = call.problem;
   const bool packed_q = given(desc.cu_seqlens_q);
   const bool loose_k = given(desc.cu_seqlens_k) || given(desc.block_table);
-  const Index4 sizes = pair_sizes(p, packed_q, loose_k);
+  const Index4 sizes = pair_sizes(call, packed_q, loose_k);
   for (const Field& field : fields()) {
     if (field.rule != Rule::kBroadcast || !given(desc.*field.given)) continue;
     const Tensor& t = p.*field.tensor;
@@ -116,11 +124,11 @@ void check_broadcasts(const Desc& desc, const Problem& p) {
   }
 }
 
-void check_alignment(const Desc& desc, const Problem& p) {
+void check_alignment(const Desc& desc, const Call& call) {
   if (desc.align != TESSERA_ALIGN_UNSET) return;
-  const core::Band band{p.left, p.right};
-  if (band.bounded()) return check_diagonal("a bounded band", desc, p);
-  if (given(desc.alibi)) check_diagonal("alibi", desc, p);
+  const core::Band band{call.problem.left, call.problem.right};
+  if (band.bounded()) return check_diagonal("a bounded band", desc, call);
+  if (given(desc.alibi)) check_diagonal("alibi", desc, call);
 }
 
 }  // namespace tessera::api

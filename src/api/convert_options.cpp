@@ -27,7 +27,18 @@ void check_supported(const Desc& desc) {
   require(desc.score_expr == nullptr, Sentence::kExpression, std::string_view("score_expr"));
   require(desc.bindings == nullptr && desc.binding_count == 0, Sentence::kExpression,
           std::string_view("bindings"));
-  require(desc.stream == nullptr, Sentence::kStream);
+}
+
+// The device of q is that of the call.
+void convert_place(const Desc& desc, Call& call) {
+  call.where = {desc.q.device_type, desc.q.device_id};
+  const bool gpu = call.where.on_gpu();
+  require(desc.backend <= TESSERA_BACKEND_EMULATOR, Sentence::kBackend, std::int64_t{desc.backend});
+  require(desc.backend == TESSERA_BACKEND_AUTO || (desc.backend == TESSERA_BACKEND_CUDA) == gpu,
+          Sentence::kBackendDevice, std::int64_t{desc.backend}, std::int64_t{call.where.type});
+  require(desc.stream == nullptr || gpu, Sentence::kStream);
+  call.backend = gpu ? plan::Backend::kCuda : plan::Backend(desc.backend);
+  call.stream = desc.stream;
 }
 
 void check_pointer(std::string_view name, const void* pointer, std::int64_t alignment) {
@@ -74,7 +85,7 @@ void convert_options(const Desc& desc, Call& call) {
   require((desc.flags & ~std::uint32_t{TESSERA_BATCH_INVARIANT}) == 0, Sentence::kAttentionFlags,
           Hex{desc.flags});
   require(desc.flags == 0 || desc.backend != TESSERA_BACKEND_STANDARD, Sentence::kNotInvariant);
-  require(desc.backend <= TESSERA_BACKEND_STANDARD, Sentence::kBackend, std::int64_t{desc.backend});
+  convert_place(desc, call);
   check_numbers(desc);
   check_supported(desc);
   check_workspace(desc.workspace, desc.workspace_bytes);
@@ -84,7 +95,6 @@ void convert_options(const Desc& desc, Call& call) {
   call.problem.scale = double{desc.scale};
   call.problem.softcap = desc.softcap;
   call.problem.dropout = {desc.dropout_p, desc.dropout_seed, desc.dropout_offset};
-  call.backend = plan::Backend(desc.backend);
   call.workspace = desc.workspace;
   call.workspace_bytes = desc.workspace_bytes;
   call.score_max = desc.score_max;

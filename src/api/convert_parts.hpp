@@ -28,13 +28,14 @@ void check_diagnostics(std::string_view name, const double* place, std::uint32_t
 
 // 2. Each tensor by itself. Strides of dimensions with at most one element become 0, or 1 in the
 // last dimension where it is no broadcast, so that index arithmetic cannot meet a stray number.
-void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem);
+void convert_tensors(const Desc& desc, Purpose purpose, Call& call);
 
 // One such tensor. Without data it is refused where data is needed.
 struct About {
   std::string_view name;
   TypeSet types;
   Rule rule = Rule::kLetters;
+  const Where* where = nullptr;  // on this device; nullptr: on the CPU
 };
 core::Tensor convert_tensor(const About& about, const tessera_tensor& given);
 void check_data(std::string_view name, const tessera_tensor& given, Purpose purpose);
@@ -42,12 +43,13 @@ void check_data(std::string_view name, const tessera_tensor& given, Purpose purp
 // 3. The sizes of the problem, and each shape and dtype against them.
 void convert_shapes(const Desc& desc, core::Problem& problem);
 
-// 4. What the arrays of lengths, boundaries and pages hold.
-void check_lengths(const core::Problem& problem);
+// 4. What the arrays of lengths, boundaries and pages hold. On a GPU they are not looked at, here
+// and in 5: a kernel keeps to what exists, whatever they hold.
+void check_lengths(const Call& call);
 
 // 5. Sizes that depend on the longest sequence; the diagonal, where it matters, must be named.
-void check_broadcasts(const Desc& desc, const core::Problem& problem);
-void check_alignment(const Desc& desc, const core::Problem& problem);
+void check_broadcasts(const Desc& desc, const Call& call);
+void check_alignment(const Desc& desc, const Call& call);
 
 // 1 to 5: what both passes read.
 Call convert_inputs(const Desc& desc, Purpose purpose);

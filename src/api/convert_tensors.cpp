@@ -26,7 +26,17 @@ void check_words(std::string_view name, const tessera_tensor& t) {
           std::string_view("tessera_tensor"));
   require((t.flags & ~std::uint32_t{TESSERA_READ_ONLY}) == 0, Sentence::kTensorFlags, name,
           Hex{t.flags});
-  require(t.device_type == TESSERA_CPU, Sentence::kDevice, name, std::int64_t{t.device_type});
+  require(t.device_type == TESSERA_CPU || t.device_type == TESSERA_CUDA, Sentence::kDevice, name,
+          std::int64_t{t.device_type});
+}
+
+void check_place(const About& about, const tessera_tensor& t) {
+  if (about.where == nullptr)
+    return require(t.device_type == TESSERA_CPU, Sentence::kHostOnly, about.name);
+  const Where& q = *about.where;
+  require(t.device_type == q.type && (t.device_id == q.id || !q.on_gpu()), Sentence::kOneDevice,
+          about.name, std::int64_t{t.device_type}, std::int64_t{t.device_id}, std::int64_t{q.type},
+          std::int64_t{q.id});
 }
 
 void check_dtype(const About& about, std::uint32_t number) {
@@ -79,6 +89,7 @@ void check_data(std::string_view name, const tessera_tensor& t, Purpose purpose)
 
 Tensor convert_tensor(const About& about, const tessera_tensor& g) {
   check_words(about.name, g);
+  check_place(about, g);
   check_dtype(about, g.dtype);
   Tensor t{g.data,
            {g.shape[0], g.shape[1], g.shape[2], g.shape[3]},
@@ -94,12 +105,13 @@ Tensor convert_tensor(const About& about, const tessera_tensor& g) {
   return t;
 }
 
-void convert_tensors(const Desc& desc, Purpose purpose, core::Problem& problem) {
+void convert_tensors(const Desc& desc, Purpose purpose, Call& call) {
   for (const Field& field : fields()) {
     const tessera_tensor& t = desc.*field.given;
     if (!given(t) && !required(field)) continue;
     check_data(field.name, t, purpose);
-    problem.*field.tensor = convert_tensor({field.name, field.types, field.rule}, t);
+    call.problem.*field.tensor =
+        convert_tensor({field.name, field.types, field.rule, &call.where}, t);
   }
 }
 

@@ -1,5 +1,6 @@
 // The context as JSON.
 #include "api/context.hpp"
+#include "api/gpu.hpp"
 #include "core/json.hpp"
 #include "tessera/version.h"
 
@@ -32,6 +33,7 @@ std::string Context::describe() const {
                   {"why_threads", threads_.why},
                   {"executor", lent_threads_ ? "lent by the caller" : "a pool of its own"},
                   {"allocator", lent_memory_ ? "lent by the caller" : "the C++ library's"},
+                  {"emulator", has_software_gpu()},
                   {"build", {{"compiler", compiler()}, {"flags", TESSERA_BUILD_FLAGS}}}};
   return json.text();
 }

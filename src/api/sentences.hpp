@@ -28,6 +28,8 @@ enum class Sentence {
   kMixedDtype,
   kOutDtype,
   kDevice,
+  kOneDevice,
+  kHostOnly,
   kTensorFlags,
   kMisaligned,
   kReadOnlyOutput,
@@ -57,9 +59,12 @@ enum class Sentence {
   kPageRange,
 
   kBackend,
+  kBackendDevice,
+  kForwardOnly,
   kAlign,
   kAlignNeeded,
   kAlignNeededFor,
+  kAlignNeededThere,
   kOffsetUnused,
   kOffsets,
   kScale,
@@ -152,8 +157,13 @@ inline constexpr SentenceRow kSentences[] = {
     {kOutDtype, kInvalidArgument,
      "out is {} but q is {}; it must have the dtype of q, or be float32: pass such a tensor"},
     {kDevice, kUnsupported,
-     "{} lies on a device of type {}; this version computes on the CPU (TESSERA_CPU, 1): copy it "
-     "to "
+     "{} lies on a device of type {}; it must be TESSERA_CPU (1) or TESSERA_CUDA (2): copy it "
+     "there"},
+    {kOneDevice, kInvalidArgument,
+     "{} has device_type {} and device_id {} but q has {} and {}; all tensors of a call lie on one "
+     "device: copy it there"},
+    {kHostOnly, kUnsupported,
+     "{} lies on a GPU (TESSERA_CUDA, 2), but this function computes on the CPU alone: copy it to "
      "host memory"},
     {kTensorFlags, kInvalidArgument,
      "flags of {} is {}; only TESSERA_READ_ONLY (1) is known: clear the others"},
@@ -225,7 +235,14 @@ inline constexpr SentenceRow kSentences[] = {
 
     {kBackend, kInvalidArgument,
      "backend is {}; it must be TESSERA_BACKEND_AUTO (0), TESSERA_BACKEND_CPU (1), "
-     "TESSERA_BACKEND_REFERENCE (2) or TESSERA_BACKEND_STANDARD (3)"},
+     "TESSERA_BACKEND_REFERENCE (2), TESSERA_BACKEND_STANDARD (3), TESSERA_BACKEND_CUDA (4) or "
+     "TESSERA_BACKEND_EMULATOR (5)"},
+    {kBackendDevice, kInvalidArgument,
+     "backend is {} but q has device_type {}; TESSERA_BACKEND_CUDA (4) takes tensors on a GPU "
+     "(TESSERA_CUDA, 2), TESSERA_BACKEND_AUTO (0) either, and the others those on the CPU (1): "
+     "choose another backend, or copy all tensors"},
+    {kForwardOnly, kUnsupported,
+     "backend of the call is {}, which computes no gradients; choose TESSERA_BACKEND_AUTO (0)"},
     {kAlign, kInvalidArgument,
      "align is {}; it must be TESSERA_ALIGN_UNSET (0), TESSERA_ALIGN_TOP_LEFT (1), "
      "TESSERA_ALIGN_BOTTOM_RIGHT (2), TESSERA_ALIGN_OFFSET (3) or TESSERA_ALIGN_OFFSETS (4)"},
@@ -237,6 +254,10 @@ inline constexpr SentenceRow kSentences[] = {
      "the call has {} and sequence {} has {} queries but {} keys, so the diagonal must be named; "
      "set align to TESSERA_ALIGN_TOP_LEFT, TESSERA_ALIGN_BOTTOM_RIGHT, TESSERA_ALIGN_OFFSET or "
      "TESSERA_ALIGN_OFFSETS"},
+    {kAlignNeededThere, kInvalidArgument,
+     "the call has {} and its lengths lie on a GPU, where they are not looked at, so the diagonal "
+     "must be named; set align to TESSERA_ALIGN_TOP_LEFT, TESSERA_ALIGN_BOTTOM_RIGHT, "
+     "TESSERA_ALIGN_OFFSET or TESSERA_ALIGN_OFFSETS"},
     {kOffsetUnused, kInvalidArgument,
      "offset is {} but align is {}; an offset counts only with TESSERA_ALIGN_OFFSET (3): set "
      "align, or offset to 0"},
@@ -254,7 +275,7 @@ inline constexpr SentenceRow kSentences[] = {
      "bias "
      "tensor instead"},
     {kStream, kUnsupported,
-     "stream is set, but this version computes on the CPU, which has none; set stream to NULL"},
+     "stream is set, but q lies on the CPU, which has none; set stream to NULL"},
     {kDiagnostics, kUnsupported,
      "{} is set but backend is {}; only TESSERA_BACKEND_REFERENCE (2) fills it: choose that or set "
      "{} to NULL"},

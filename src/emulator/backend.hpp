@@ -10,6 +10,9 @@ namespace tessera::emulator {
 // What the kernels of sm_80 do not do with a problem, as a sentence; empty if they do all of it.
 std::string refusal(const core::Problem& p);
 
+// The plan of a problem as one JSON object.
+std::string describe(const core::Problem& p);
+
 // Computes out and lse. A rule that a kernel breaks is a Violation, what it cannot do a
 // core::Error.
 Statistics run(const core::Problem& p, u64 seed = 1);

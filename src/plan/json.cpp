@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/json.hpp"
+#include "plan/gpu.hpp"
 #include "plan/plan.hpp"
 
 namespace tessera::plan {
@@ -10,7 +11,8 @@ namespace {
 
 using core::Json;
 
-constexpr std::string_view kBackendNames[] = {"auto", "cpu", "reference", "standard"};
+constexpr std::string_view kBackendNames[] = {"auto",     "cpu",  "reference",
+                                              "standard", "cuda", "emulator"};
 constexpr std::string_view kPackingNames[] = {"none", "head", "block"};
 constexpr std::string_view kArithmeticNames[] = {"float32", "bfloat16 pairs", "bfloat16 tiles"};
 constexpr std::string_view kKernelNames[] = {"tiled", "decode"};
@@ -103,6 +105,25 @@ std::string to_json(const core::Problem& problem) { return problem_json(problem)
 
 std::string to_json(const Plan& plan, const core::Problem& problem) {
   return plan_json(plan, problem).text();
+}
+
+std::string to_json(const GpuPlan& plan, const core::Problem& problem, const Gpu& gpu) {
+  Json grid = Json::array();
+  for (const int size : {plan.grid.x, plan.grid.y, plan.grid.z}) grid.push_back(size);
+  const Json json{{"backend", gpu.emulated ? "emulator" : "cuda"},
+                  {"target", gpu.name},
+                  {"arch", gpu.arch},
+                  {"kernel", name_of(plan.kernel)},
+                  {"why_kernel", plan.why_kernel},
+                  {"grid", grid},
+                  {"threads", plan.threads},
+                  {"shared_bytes", plan.shared_bytes},
+                  {"tile_queries", plan.tile_q},
+                  {"tile_keys", plan.tile_k},
+                  {"stages", plan.stages},
+                  {"workspace_bytes", 0},
+                  {"problem", problem_json(problem)}};
+  return json.text();
 }
 
 std::string to_json(const Plan& plan, const core::Problem& problem, const core::Gradients& g) {

@@ -38,7 +38,14 @@ constexpr std::int64_t steps_of(Arithmetic arithmetic, std::int64_t dim) {
 inline constexpr std::int64_t kMostStrips = 8;
 
 // The values of tessera_backend.
-enum class Backend : std::uint32_t { kAuto = 0, kCpu = 1, kReference = 2, kStandard = 3 };
+enum class Backend : std::uint32_t {
+  kAuto = 0,
+  kCpu = 1,
+  kReference = 2,
+  kStandard = 3,
+  kCuda = 4,      // planned by plan/gpu.hpp
+  kEmulator = 5,  // the same
+};
 
 // How the CPU tiles read keys and values.
 enum class Packing {

@@ -6,7 +6,7 @@ import unittest
 
 from support import GOLDEN, ROOT, CommandLineTest, environment, program
 
-VERBS = ("run", "verify", "bench", "plan", "explain", "info")
+VERBS = ("run", "verify", "bench", "plan", "explain", "info", "cache")
 ATTENTION = ("--causal", "--window", "--align", "--scale", "--softcap", "--bias", "--mask",
              "--alibi", "--sink", "--kv-lengths", "--dtype", "--threads", "--backend")
 PROJECT_VERSION = re.search(r"project\(tessera VERSION (\S+)",

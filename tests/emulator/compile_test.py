@@ -1,9 +1,8 @@
-"""Every header of src/device compiles alone, in each world that is here; no shipped kernel spills."""
+"""Every header of src/device compiles alone, in each world that is here."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import tempfile
 import unittest
@@ -14,24 +13,6 @@ BUILD = Path(os.environ["TESSERA_BUILD"])
 CXX = os.environ["TESSERA_CXX"].split()
 NVCC = os.environ.get("TESSERA_NVCC", "")
 HEADERS = sorted((ROOT / "src" / "device").rglob("*.cuh"))
-ARCHITECTURES = ("sm_80", "sm_90")
-
-KERNELS = """#include "device/kernel/forward_all.cuh"
-using namespace tessera::device;
-#define KERNEL(T, dim, weighing)                                                           \\
-  extern "C" __global__ void                                                               \\
-      __launch_bounds__(Config<T, dim, Weighing::weighing>::kThreads,                      \\
-                        Config<T, dim, Weighing::weighing>::kLeastBlocks)                  \\
-      forward_##T##_##dim##_##weighing(const __grid_constant__ ForwardParams p) {          \\
-    forward_of<Config<T, dim, Weighing::weighing>>(p);                                     \\
-  }
-#define TO_256(T, weighing) \\
-  KERNEL(T, 64, weighing) KERNEL(T, 128, weighing) KERNEL(T, 256, weighing)
-#define TO_512(T, weighing) TO_256(T, weighing) KERNEL(T, 512, weighing)
-TO_256(Float16, kBand) TO_512(Float16, kRounded) TO_512(Float16, kExact)
-TO_256(Bfloat16, kBand) TO_512(Bfloat16, kRounded) TO_512(Bfloat16, kExact)
-TO_512(float, kFloat32)
-"""
 
 
 def include_of(header: Path) -> str:
@@ -74,17 +55,6 @@ class Compile(unittest.TestCase):
         for header in HEADERS:
             with self.subTest(header=header.name):
                 self.compile([*flags, *includes("device")], "alone.cu", include_of(header))
-
-    @unittest.skipUnless(NVCC, "there is no nvcc")
-    def test_no_kernel_spills(self) -> None:
-        for architecture in ARCHITECTURES:
-            with self.subTest(architecture=architecture):
-                said = self.compile(
-                    [NVCC, "-std=c++20", f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o",
-                     str(self.folder / "kernels.cubin"), *includes("device")], "kernels.cu", KERNELS)
-                spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
-                                    r"(\d+) bytes spill loads", said)
-                self.assertEqual([("0", "0", "0")] * 26, spills, said)
 
 
 if __name__ == "__main__":

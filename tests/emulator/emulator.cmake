@@ -25,7 +25,8 @@ if(TESSERA_NVCC)
     "TESSERA_NVCC=set:${TESSERA_NVCC}")
 endif()
 # The mutants are linked with the emulator and the definition as they are.
-add_library(mutant_base STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:emulator> $<TARGET_OBJECTS:core>)
+add_library(mutant_base STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:emulator> $<TARGET_OBJECTS:plan>
+  $<TARGET_OBJECTS:core>)
 set_target_properties(mutant_base PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(tests mutant_base)
 set_property(TEST emulator.mutants APPEND PROPERTY ENVIRONMENT_MODIFICATION

@@ -261,7 +261,7 @@ def test_a_refused_call_writes_nothing():
     assert (out == 7).all()
 
 
-def test_a_tensor_of_a_gpu_is_refused_by_the_library():
+def test_a_tensor_of_a_gpu_beside_others_is_refused_by_the_library():
     """The sentence of the library, by way of a tensor that says it lies there."""
 
     class Elsewhere:
@@ -275,7 +275,7 @@ def test_a_tensor_of_a_gpu_is_refused_by_the_library():
 
     view = _dlpack.view(Wrapped(Q), "k")
     view.device = (2, 0)
-    with pytest.raises(NotImplementedError, match="k lies on a device of type 2"):
+    with pytest.raises(ValueError, match="k has device_type 2 and device_id 0 but q has 1 and 0"):
         tessera.attention(Q, view, Q)
 
 

@@ -14,6 +14,7 @@
 #include "api/convert.hpp"
 #include "core/error.hpp"
 #include "support/emulate.hpp"
+#include "support/gpu.hpp"
 
 namespace tessera::test {
 
@@ -67,6 +68,8 @@ struct Words {
 Words words_of(const std::string& name) {
   if (name.starts_with(kTiled)) return {TESSERA_BACKEND_CPU, "cpu"};
   if (name.starts_with(kStandard)) return {TESSERA_BACKEND_STANDARD, "standard"};
+  if (name == "cuda") return {TESSERA_BACKEND_CUDA, "cuda"};
+  if (name.starts_with("emulator/")) return {TESSERA_BACKEND_EMULATOR, "emulator"};
   return {TESSERA_BACKEND_REFERENCE, "reference"};
 }
 
@@ -83,9 +86,16 @@ std::vector<std::string> complete_backend_names() {
   return names;
 }
 
+std::vector<std::string> names_with_gpu() {
+  std::vector<std::string> names = backend_names();
+  if (has_gpu()) names.emplace_back("cuda");
+  return names;
+}
+
 namespace {
 
 std::vector<std::string> and_emulator(std::vector<std::string> names) {
+  if (has_gpu()) names.emplace_back("cuda");
   if (has_emulator()) names.emplace_back("emulator/sm80");
   return names;
 }
@@ -122,7 +132,7 @@ Backend backend(const std::string& name, int threads) {
 }
 
 bool Backend::does(const Case& c) const {
-  if (is_emulator())
+  if (is_emulator() || is_gpu())
     return !c.pull && std::max(c.dim, c.value_dim) <= 512 && c.dtype != DType::kFloat64;
   const bool tiled = std::string_view(name).starts_with(kTiled);
   if (tiled && c.pull) return c.cache_rows.empty();
@@ -134,12 +144,12 @@ bool Backend::does(const Case& c) const {
 tessera_backend number_of(const Backend& backend) { return words_of(backend.name).number; }
 
 std::string Backend::environment() const {
-  return is_reference() || is_emulator() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
+  return !is_cpu() ? "" : fmt::format("TESSERA_CPU={} ", target_of(name));
 }
 
 std::string Backend::command(const Case& c) const {
   std::string options = fmt::format(" --backend {}", words_of(name).word);
-  if (!is_reference() && !is_emulator()) options += fmt::format(" --threads {}", threads);
+  if (is_cpu()) options += fmt::format(" --threads {}", threads);
   return command_line(c, environment(), options);
 }
 
@@ -168,7 +178,8 @@ void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   outputs.out.poison();
   outputs.lse.poison();
   if (on.is_emulator()) return run_emulated(desc, outputs);
-  outputs.status = tessera_attention(on.context, &desc, &error);
+  outputs.status = on.is_gpu() ? attend_on_gpu(on.context, desc, &error)
+                               : tessera_attention(on.context, &desc, &error);
   outputs.message = error.message;
 }
 

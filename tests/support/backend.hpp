@@ -17,10 +17,13 @@ const std::vector<std::string>& backend_names();
 // Those that do every option: all but standard attention.
 std::vector<std::string> complete_backend_names();
 
-// backend_names() and "emulator/sm80", the GPU kernels in software, where there is an emulator.
+// backend_names(); "emulator/sm80", the GPU kernels in software, where there is an emulator; and
+// "cuda", where there is a GPU.
 std::vector<std::string> names_with_emulator();
 // The same of complete_backend_names().
 std::vector<std::string> complete_names_with_emulator();
+// The same without the emulator, for laws that would take it long.
+std::vector<std::string> names_with_gpu();
 
 struct Backend {
   std::string name;
@@ -29,6 +32,8 @@ struct Backend {
 
   bool is_reference() const { return name == "reference"; }
   bool is_emulator() const { return name.starts_with("emulator/"); }
+  bool is_gpu() const { return name == "cuda"; }
+  bool is_cpu() const { return !is_reference() && !is_emulator() && !is_gpu(); }
   // Standard attention, which is there for comparison, and the GPU kernels do fewer options.
   bool does(const Case& c) const;
   // What stands before the command that runs this one.

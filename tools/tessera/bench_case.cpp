@@ -15,6 +15,7 @@
 #include "tools/tessera/bench_pairs.hpp"
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/failure.hpp"
+#include "tools/tessera/gpu.hpp"
 #include "tools/tessera/gradients.hpp"
 
 namespace tessera::tool {
@@ -42,6 +43,7 @@ class Contender {
     options.backend = backend;
     desc_ = describe(arena.inputs, options);
     desc_.out = to_c(arena.results.out.tensor);
+    place(desc_);
     if (!backward_) return;
     desc_.lse = to_c(arena.results.lse.tensor);
     gradients_ = describe(arena.upstream, arena.gradients, desc_);
@@ -49,13 +51,19 @@ class Contender {
   Contender(const Contender&) = delete;  // the description of the gradients points at the other
   Contender& operator=(const Contender&) = delete;
 
-  // In a child, with a context of its own and the C++ library's allocator.
+  // In a child, with a context of its own and the C++ library's allocator. A GPU works in memory of
+  // its own, and the emulator of one keeps a history of each byte.
   std::optional<std::uint64_t> resident_bytes() const {
+    if (on_gpu() || desc_.backend == TESSERA_BACKEND_EMULATOR) return std::nullopt;
     const int threads = threads_ > 0 ? threads_ : int(std::thread::hardware_concurrency());
     return resident_growth([this] { call(tool::make_context(threads_)); }, threads);
   }
 
-  void make_context() { context_ = meter_.make_context(threads_); }
+  bool on_gpu() const { return desc_.backend == TESSERA_BACKEND_CUDA; }
+  void make_context() {
+    context_ = meter_.make_context(threads_);
+    copies_ = std::make_unique<OnGpu>(desc_);  // once: what is measured is the call
+  }
   const Context& context() const { return context_; }
   std::string plan() const {
     return backward_ ? plan_json(context_, gradients_) : plan_json(context_, desc_);
@@ -89,6 +97,7 @@ class Contender {
   double timed(int calls) const {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call(context_);
+    copies_->wait();
     const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
     return ms.count() / calls;
   }
@@ -99,6 +108,7 @@ class Contender {
   tessera_attention_backward_desc gradients_;
   MemoryMeter meter_;
   Context context_;
+  std::unique_ptr<OnGpu> copies_;
 };
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
@@ -267,6 +277,7 @@ std::vector<Measurement> measure(const BenchCase& bench, Meters& meters,
     if (decode) m.bytes = cache_bytes(arena.inputs, bench.options);
     decode ? add_reads(m, contenders[i]->samples)
            : add_peak(m, contenders[i]->samples, *meters.peak);
+    if (contenders[i]->on_gpu()) m.peak.clear();  // that was measured of the CPU
     m.resident_bytes = resident[i];
     measurements.push_back(m);
   }

@@ -6,6 +6,7 @@
 
 #include "tools/tessera/bench_pairs.hpp"
 #include "tools/tessera/failure.hpp"
+#include "tools/tessera/gpu.hpp"
 
 namespace tessera::tool {
 namespace {
@@ -102,8 +103,10 @@ Results make_results(const Shape& s, core::DType dtype, Fill fill) {
 void attend(const Context& context, tessera_attention_desc desc, const Results& results) {
   desc.out = tensor_of(results.out);
   desc.lse = tensor_of(results.lse);
+  const OnGpu there(desc);
   tessera_error error = tessera_error_default();
   check(tessera_attention(context.get(), &desc, &error), error);
+  there.fetch();
 }
 
 std::string text_of(const Write& write) {
@@ -116,12 +119,16 @@ std::string text_of(const Write& write) {
   return text;
 }
 
-std::string plan_json(const Context& context, const tessera_attention_desc& desc) {
+std::string plan_json(const Context& context, const tessera_attention_desc& call) {
+  tessera_attention_desc desc = call;
+  place(desc);
   return text_of(
       [&](char* buffer, std::uint64_t capacity, std::uint64_t* needed, tessera_error* error) {
         return tessera_plan_describe(context.get(), &desc, buffer, capacity, needed, error);
       });
 }
+
+std::string gpus_json() { return text_of(tessera_gpus_describe); }
 
 std::string context_json(const Context& context) {
   return text_of(

@@ -36,8 +36,9 @@ void attend(const Context& context, tessera_attention_desc desc, const Results& 
 using Write = std::function<tessera_status(char*, std::uint64_t, std::uint64_t*, tessera_error*)>;
 std::string text_of(const Write& write);
 
-// JSON texts of tessera_plan_describe and tessera_context_describe.
+// JSON texts of tessera_plan_describe, tessera_context_describe and tessera_gpus_describe.
 std::string plan_json(const Context& context, const tessera_attention_desc& desc);
 std::string context_json(const Context& context);
+std::string gpus_json();
 
 }  // namespace tessera::tool

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tools/tessera/call.hpp"
 #include "tools/tessera/parse.hpp"
@@ -17,7 +18,9 @@ struct Info {
   bool json = false;
 
   void print() const {
-    const std::string text = context_json(make_context(threads));
+    auto facts = nlohmann::ordered_json::parse(context_json(make_context(threads)));
+    facts["gpu"] = nlohmann::ordered_json::parse(gpus_json());
+    const std::string text = facts.dump();
     fmt::print("{}", json ? text + "\n" : json_as_text(text));
   }
 };
@@ -25,7 +28,7 @@ struct Info {
 }  // namespace
 
 void add_info(CLI::App& root, int&) {
-  CLI::App& verb = *root.add_subcommand("info", "Version, CPU targets, threads, build");
+  CLI::App& verb = *root.add_subcommand("info", "Version, CPU targets, threads, build, GPUs");
   const auto info = std::make_shared<Info>();
   verb.add_option_function<std::string>(
           "--threads", [info](const std::string& text) { info->threads = parse_threads(text); },

@@ -15,8 +15,8 @@ namespace tessera::tool {
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"run", add_run},   {"verify", add_verify},   {"bench", add_bench},
-    {"plan", add_plan}, {"explain", add_explain}, {"info", add_info},
+    {"run", add_run},         {"verify", add_verify}, {"bench", add_bench}, {"plan", add_plan},
+    {"explain", add_explain}, {"info", add_info},     {"cache", add_cache},
 };
 
 constexpr const char* kDescription =
@@ -32,6 +32,8 @@ constexpr const char* kFooter =
     "Environment:\n"
     "  TESSERA_CPU                 force a CPU target; 'tessera info' lists them\n"
     "  TESSERA_THREADS             threads where --threads is not given\n"
+    "  TESSERA_CACHE               folder of kernels compiled on this machine\n"
+    "  TESSERA_NVRTC               the file of NVRTC that compiles them\n"
     "  NO_COLOR                    if set and not empty: no colours\n"
     "\n"
     "'tessera VERB --help' lists the options of a verb, --help-all those of all.\n";

@@ -124,7 +124,9 @@ void add_execution_options(CLI::App& verb, AttentionOptions& o) {
       [&o](const std::string& text) { o.dtype = parse_dtype(text); });
   add_parsed(verb, {kRunGroup, "--threads", "N", "Threads, >= 1; without it all processors"},
              [&o](const std::string& text) { o.threads = parse_threads(text); });
-  add_parsed(verb, {kRunGroup, "--backend", "B", "auto (the default), cpu, reference or standard"},
+  add_parsed(verb,
+             {kRunGroup, "--backend", "B",
+              "auto (the default), cpu, reference, standard, cuda or emulator"},
              [&o](const std::string& text) { o.backend = parse_backend(text); });
 }
 

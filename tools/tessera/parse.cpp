@@ -15,10 +15,9 @@ struct BackendRow {
   std::string_view word;
 };
 constexpr BackendRow kBackends[] = {
-    {TESSERA_BACKEND_AUTO, "auto"},
-    {TESSERA_BACKEND_CPU, "cpu"},
-    {TESSERA_BACKEND_REFERENCE, "reference"},
-    {TESSERA_BACKEND_STANDARD, "standard"},
+    {TESSERA_BACKEND_AUTO, "auto"},           {TESSERA_BACKEND_CPU, "cpu"},
+    {TESSERA_BACKEND_REFERENCE, "reference"}, {TESSERA_BACKEND_STANDARD, "standard"},
+    {TESSERA_BACKEND_CUDA, "cuda"},           {TESSERA_BACKEND_EMULATOR, "emulator"},
 };
 
 constexpr core::DType kCallTypes[] = {core::DType::kFloat32, core::DType::kFloat16,
@@ -112,7 +111,10 @@ core::DType parse_dtype(const std::string& text) {
 std::uint32_t parse_backend(const std::string& text) {
   for (const BackendRow& row : kBackends)
     if (row.word == text) return row.backend;
-  refuse(fmt::format("--backend is '{}'; give auto, cpu, reference or standard", text));
+  refuse(
+      fmt::format("--backend is '{}'; give auto, cpu, reference, standard, cuda or "
+                  "emulator",
+                  text));
 }
 
 int parse_threads(const std::string& text) {

@@ -74,10 +74,11 @@ std::string json_as_text(const std::string& json) {
 
 Choice choice_of(const std::string& plan_json) {
   const Json plan = Json::parse(plan_json);
-  return {plan.at("backend"), plan.at("target"), plan.at("workers")};
+  return {plan.at("backend"), plan.at("target"), plan.value("workers", 0)};
 }
 
 std::string to_text(const Choice& choice) {
+  if (choice.threads == 0) return fmt::format("{}, {}", choice.backend, choice.target);
   return fmt::format("{}, target {}, {} thread{}", choice.backend, choice.target, choice.threads,
                      choice.threads == 1 ? "" : "s");
 }

@@ -19,6 +19,7 @@ void add_verify(CLI::App& root, int& exit_code);
 void add_bench(CLI::App& root, int& exit_code);
 void add_plan(CLI::App& root, int& exit_code);
 void add_explain(CLI::App& root, int& exit_code);
+void add_cache(CLI::App& root, int& exit_code);
 void add_info(CLI::App& root, int& exit_code);
 
 }  // namespace tessera::tool

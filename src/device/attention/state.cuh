@@ -35,7 +35,6 @@ template <int columns, int blocks = 1> struct State {
   float rounded[kHalves];
 
   // Of no key.
-  TS_DEVICE State() { clear(); }
   TS_DEVICE void clear() {
     o.clear();
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {

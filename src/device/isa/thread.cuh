@@ -3,6 +3,7 @@
 #include "device/types.cuh"
 
 #define TS_DEVICE __device__ __forceinline__
+#define TS_OUTLINE __device__ __noinline__
 #define TS_UNROLL _Pragma("unroll")
 
 namespace tessera::device::isa {

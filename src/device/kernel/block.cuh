@@ -40,7 +40,7 @@ template <int halves> TS_DEVICE u32 rows_where(const bool (&is)[halves]) {
 
 // The blocks of the sequence that is one too many clear the rows of packed queries that belong to
 // none.
-template <class C> TS_DEVICE void clear_rest(const ForwardParams& p, Index3 at) {
+template <class C> TS_OUTLINE void clear_rest(const ForwardParams& p, Index3 at) {
   const Sequence none;
   const Output<typename C::T> out{p, none, at.y};
   if (at.x > 0) return;

@@ -36,11 +36,26 @@ template <class C> struct Place {
   TS_DEVICE i64 query(int half) const {
     return first_row() + Sums<16, C::kBlocks>::row_of_half(half);
   }
-  TS_DEVICE Visible visible() const {
-    const Range mine{first_row(), first_row() + C::kWarpRows};
-    return {s.band, work.span, work.first, mine, isa::lane() / 4};
+  TS_DEVICE Visible<C::kWarpRows> visible() const {
+    return {s.band, work.span, work.first, first_row()};
   }
 };
+
+// Rows of a warp pair by pair: all that is `wrong` of them, and of the other `odd` ones the columns
+// that see a value that is not finite. Out of line, it costs the loops above no register.
+template <class C> TS_OUTLINE void careful_rows(const ForwardParams& p, u32 odd, u32 wrong) {
+  const Place<C> at(p, isa::block());
+  for (int r = 0; r < C::kWarpRows; ++r)
+    if ((odd | wrong) >> r & 1 && at.first_row() + r < at.s.queries)
+      CarefulRow<C>(at.head(), at.first_row() + r, 0).compute(at.out(), wrong >> r & 1);
+}
+
+// Rows of the block's tile that its sequence has room for and does not use.
+template <class C> TS_OUTLINE void clear_spare(const ForwardParams& p) {
+  const Place<C> at(p, isa::block());
+  const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
+  at.out().clear(Range{at.s.queries, at.s.slots} & slots, C::kThreads);
+}
 
 // What a warp does: its rows, 16 to a block of sums.
 template <class C> struct BandWarp {
@@ -56,11 +71,11 @@ template <class C> struct BandWarp {
 
   TS_DEVICE explicit BandWarp(const ForwardParams& params) : p(params) {}
 
+  // `scrubbing`: without the values that are not finite.
   TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
-    const Visible visible = at.visible();
+    const auto visible = at.visible();
     KeyStream<C> stream(at.head(), at.work.span, at.work.first);
     const int rows = isa::warp() * C::kWarpRows, end = at.work.steps * C::kTileK;
-    state.clear();
     stream.start_queries(memory.q, at.head(), at.work.rows.begin);
     const auto start = [&](int step, int key) {
       if (key < end)
@@ -69,13 +84,14 @@ template <class C> struct BandWarp {
       isa::copy_commit();
     };
     start(0, 0);
+    state.clear();
     for (int first = 0, step = 0; first < end; first += C::kTileK, ++step) {
       isa::copy_wait<0>();
       isa::sync_block();
       start(step + 1, first + C::kTileK);
       if (scrubbing) scrub_values(step);
       multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
-      if (!visible.all(first, C::kTileK)) visible.hide(s, first);
+      visible.hide(s, first);
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
       accumulate<T>(state.o, weights, memory.values(step));  // O += P V
@@ -145,9 +161,7 @@ template <class C> struct BandWarp {
     store(at, wrong);
     if (!(odd | wrong)) return;
     isa::sync_warp();
-    for (int r = 0; r < C::kWarpRows; ++r)
-      if ((odd | wrong) >> r & 1 && at.first_row() + r < at.s.queries)
-        CarefulRow<C>(at.head(), at.first_row() + r, 0).compute(at.out(), wrong >> r & 1);
+    careful_rows<C>(p, odd, wrong);
   }
 };
 
@@ -156,9 +170,7 @@ template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
   const Index3 block = isa::block();
   if (block.z == p.lengths.batch) return clear_rest<C>(p, block);
   const Place<C> at(p, block);
-  const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
-  const Range spare = Range{at.s.queries, at.s.slots} & slots;
-  at.out().clear(spare, C::kThreads);
+  if (at.s.queries < at.s.slots) clear_spare<C>(p);
   if (!at.work.rows.empty()) BandWarp<C>(p).compute();
 }
 

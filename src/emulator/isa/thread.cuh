@@ -5,6 +5,7 @@
 #include "emulator/registers.hpp"
 
 #define TS_DEVICE inline
+#define TS_OUTLINE inline
 #define TS_UNROLL
 
 namespace tessera::device::isa {

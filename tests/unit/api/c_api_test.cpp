@@ -265,6 +265,16 @@ TEST(Describe, ShortBuffersAreCutOff) {
   EXPECT_GT(needed, 5u);
 }
 
+// On any machine: with a GPU or without, and in builds without the GPU part.
+TEST(Describe, TheGpusOrWhyThereAreNone) {
+  const json c =
+      json::parse(text_of([](char* buffer, std::uint64_t capacity, std::uint64_t* needed) {
+        return tessera_gpus_describe(buffer, capacity, needed, nullptr);
+      }));
+  EXPECT_EQ(c["devices"].empty(), c["driver"].contains("why_not"));
+  EXPECT_NE(c["driver"].contains("why_not"), c["driver"].contains("version"));
+}
+
 TEST(Describe, TheContextNamesItsVersionTargetsAndBuild) {
   const json c = described(tessera_context_config_default());
   EXPECT_EQ(c["version"], TESSERA_VERSION_STRING);

@@ -133,8 +133,8 @@ inline const Refusals kRefusedGradients = {
        s.backward.d_lse = dense(s.keep(std::vector<double>(24)), TESSERA_FLOAT64, {2, 4, 3});
      },
      differentiate},
-    {Sentence::kDevice, "dv on CUDA", [](Subject& s) { s.backward.dv.device_type = TESSERA_CUDA; },
-     differentiate},
+    {Sentence::kHostOnly, "dv on CUDA",
+     [](Subject& s) { s.backward.dv.device_type = TESSERA_CUDA; }, differentiate},
     {Sentence::kReadOnlyOutput, "dq", [](Subject& s) { s.backward.dq.flags = TESSERA_READ_ONLY; },
      differentiate},
     {Sentence::kSelfOverlap, "dk expanded as k may be",

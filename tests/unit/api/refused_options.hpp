@@ -9,7 +9,23 @@ namespace tessera::test {
 using api::Sentence;
 
 inline const Refusals kRefusedOptions = {
-    {Sentence::kBackend, "backend 4", [](Subject& s) { s.desc.backend = 4; }},
+    {Sentence::kBackend, "backend 6", [](Subject& s) { s.desc.backend = 6; }},
+    {Sentence::kBackendDevice, "CUDA on the CPU",
+     [](Subject& s) { s.desc.backend = TESSERA_BACKEND_CUDA; }},
+    {Sentence::kBackendDevice, "the emulator on a GPU",
+     [](Subject& s) {
+       s.put_on_gpu();
+       s.desc.backend = TESSERA_BACKEND_EMULATOR;
+     }},
+    {Sentence::kForwardOnly, "gradients in the emulator",
+     [](Subject& s) { s.desc.backend = TESSERA_BACKEND_EMULATOR; }, differentiate},
+    {Sentence::kHostOnly, "gradients on a GPU", [](Subject& s) { s.put_on_gpu(); }, differentiate},
+    {Sentence::kAlignNeededThere, "causal, with lengths on a GPU",
+     [](Subject& s) {
+       s.desc.kv_lengths = s.hold(std::vector<std::int32_t>{3, 3}, {2});
+       s.desc.right = 0;
+       s.put_on_gpu();
+     }},
     {Sentence::kAlign, "align 5", [](Subject& s) { s.desc.align = 5; }},
     {Sentence::kAlignNeeded, "causal, with more keys than queries",
      [](Subject& s) {

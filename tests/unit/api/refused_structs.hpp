@@ -76,6 +76,14 @@ inline const Refusals kRefusedStructs = {
          return tessera_context_describe(context, nullptr, UINT64_MAX, nullptr, error);
        });
      }},
+    {Sentence::kNullBuffer,
+     "no buffer for GPUs",
+     {},
+     [](const Subject& s) {
+       return answer_of(s, [](tessera_context*, tessera_error* error) {
+         return tessera_gpus_describe(nullptr, 1, nullptr, error);
+       });
+     }},
     {Sentence::kStructSize, "size was never set", [](Subject& s) { s.desc.size = 0; }},
     {Sentence::kStructSize, "a byte less than the first version",
      [](Subject& s) { s.desc.size = 2207; }},

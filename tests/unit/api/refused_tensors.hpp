@@ -82,7 +82,15 @@ inline const Refusals kRefusedTensors = {
     {Sentence::kMixedDtype, "v of bfloat16", [](Subject& s) { s.desc.v.dtype = TESSERA_BFLOAT16; }},
     {Sentence::kOutDtype, "out of float16", [](Subject& s) { s.desc.out.dtype = TESSERA_FLOAT16; }},
 
-    {Sentence::kDevice, "q on CUDA", [](Subject& s) { s.desc.q.device_type = TESSERA_CUDA; }},
+    {Sentence::kOneDevice, "q alone on CUDA",
+     [](Subject& s) { s.desc.q.device_type = TESSERA_CUDA; }},
+    {Sentence::kOneDevice, "out alone on CUDA",
+     [](Subject& s) { s.desc.out.device_type = TESSERA_CUDA; }},
+    {Sentence::kOneDevice, "v on another GPU",
+     [](Subject& s) {
+       s.put_on_gpu();
+       s.desc.v.device_id = 1;
+     }},
     {Sentence::kDevice, "out nowhere", [](Subject& s) { s.desc.out.device_type = 0; }},
     {Sentence::kTensorFlags, "flags of k", [](Subject& s) { s.desc.k.flags = 2; }},
     {Sentence::kMisaligned, "q beside its element",

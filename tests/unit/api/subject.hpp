@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/fields.hpp"
 #include "tessera/tessera.h"
 
 namespace tessera::test {
@@ -107,6 +108,14 @@ class Subject {
     reshape(desc.v, {3, 2, 2, 5});
     desc.block_table = hold(std::vector<std::int32_t>{2, 0, 1, -7}, {2, 2});
     desc.kv_lengths = hold(std::vector<std::int32_t>{3, 2}, {2});
+  }
+
+  // All tensors of the call, as if they lay on a GPU.
+  void put_on_gpu() {
+    for (const api::Field& field : api::fields()) {
+      tessera_tensor& t = desc.*field.given;
+      t.device_type = TESSERA_CUDA;
+    }
   }
 
   bool outputs_untouched() const {

@@ -3,8 +3,8 @@
 #include "core/problem.hpp"
 #include "device/params.cuh"
 
-namespace tessera::emulator {
+namespace tessera::plan {
 
 device::ForwardParams forward_params(const core::Problem& p);
 
-}  // namespace tessera::emulator
+}  // namespace tessera::plan

@@ -1,8 +1,8 @@
-#include "emulator/params.hpp"
+#include "plan/params.hpp"
 
 #include <cstdint>
 
-namespace tessera::emulator {
+namespace tessera::plan {
 namespace {
 
 using core::DType;
@@ -113,4 +113,4 @@ device::ForwardParams forward_params(const core::Problem& p) {
           .state_lse = view(p.state_lse)};
 }
 
-}  // namespace tessera::emulator
+}  // namespace tessera::plan

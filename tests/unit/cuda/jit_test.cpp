@@ -1,0 +1,115 @@
+// NVRTC compiles without a GPU. Where there is none, its refusal is tested; CI installs it.
+#include "cuda/jit.hpp"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "cuda/source.hpp"
+#include "unit/cuda/calls.hpp"
+#include "unit/cuda/fake.hpp"
+#include "unit/cuda/folder.hpp"
+
+namespace tessera::test {
+namespace {
+
+using cuda::Compiled;
+using cuda::Nvrtc;
+using testing::HasSubstr;
+
+using enum device::Weighing;
+
+constexpr core::DType kTypes[] = {core::DType::kFloat16, core::DType::kBfloat16};
+
+// Compares what is said where there is no NVRTC.
+bool absent() {
+  if (Nvrtc::system().usable()) return false;
+  EXPECT_THAT(Nvrtc::system().why_not(),
+              HasSubstr("install it with pip install nvidia-cuda-nvrtc"));
+  std::printf("NVRTC is not here: %s\n", Nvrtc::system().why_not().c_str());
+  return true;
+}
+
+void expect_compiles(const plan::KernelKey& key, int arch) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Compiled compiled = Nvrtc::system().compile(cuda::entry_text(key), arch);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  ASSERT_EQ(compiled.why_not, "");
+  EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  EXPECT_NE(compiled.cubin.find(plan::name_of(key)), compiled.cubin.npos);
+  std::printf("%s for sm_%d: %.2f s, %zu bytes\n", plan::name_of(key).c_str(), arch, took.count(),
+              compiled.cubin.size());
+}
+
+// One of each head dimension, element type and generation; the slow test compiles them all.
+TEST(Jit, compiles_kernels) {
+  if (absent()) return;
+  expect_compiles({device::Direction::kForward, 80, core::DType::kFloat16, 64, kBand}, 90);
+  expect_compiles({device::Direction::kForward, 80, core::DType::kBfloat16, 256, kExact}, 80);
+  expect_compiles({device::Direction::kForward, 80, core::DType::kFloat32, 64, kFloat32}, 90);
+}
+
+TEST(JitSlow, compiles_every_kernel) {
+  if (absent()) return;
+  for (const int arch : {80, 90})
+    for (const core::DType dtype : kTypes)
+      for (const int dim : {64, 128, 256}) {
+        expect_compiles({device::Direction::kForward, 80, dtype, dim, kBand}, arch);
+        expect_compiles({device::Direction::kForward, 80, dtype, dim, kRounded}, arch);
+        expect_compiles({device::Direction::kForward, 80, dtype, dim, kExact}, arch);
+      }
+}
+
+TEST(Jit, knows_for_which_architecture_to_compile) {
+  if (absent()) return;
+  EXPECT_EQ(Nvrtc::system().target_for(80), 80);
+  EXPECT_EQ(Nvrtc::system().target_for(90), 90);
+  EXPECT_EQ(Nvrtc::system().target_for(990), 0) << "of a generation to come";
+  EXPECT_GE(Nvrtc::system().version(), 12000);
+}
+
+TEST(Jit, an_error_of_the_compiler_is_told) {
+  if (absent()) return;
+  const Compiled compiled = Nvrtc::system().compile("__global__ void f() { no such word; }", 80);
+  EXPECT_EQ(compiled.cubin, "");
+  EXPECT_THAT(compiled.why_not, HasSubstr("NVRTC does not compile it"));
+  EXPECT_THAT(compiled.why_not, HasSubstr("kernel.cu(1)"));
+}
+
+TEST(Jit, a_machine_without_nvrtc_is_a_sentence) {
+  const Nvrtc none = Nvrtc::open(std::vector<std::string>{"libno-nvrtc.so", "libno-other.so"});
+  EXPECT_FALSE(none.usable());
+  EXPECT_EQ(none.why_not(),
+            "NVRTC was not found (not as libno-nvrtc.so nor in 1 other places); install it with "
+            "pip install nvidia-cuda-nvrtc, or name its file in TESSERA_NVRTC");
+}
+
+TEST(Jit, a_library_that_is_no_nvrtc_is_a_sentence) {
+  const Nvrtc other = Nvrtc::open(std::vector<std::string>{OLD_DRIVER});
+  EXPECT_THAT(other.why_not(), HasSubstr("has no nvrtcVersion; it is no NVRTC"));
+}
+
+TEST(Jit, is_looked_for_in_python_packages_and_toolkits) {
+  const TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  const fs::path packages = fs::path(folder.path()) / "lib/python3.9/site-packages/nvidia";
+  const fs::path toolkit = fs::path(folder.path()) / "toolkit/lib64";
+  for (const fs::path& place : {packages / "cu13/lib", packages / "cuda_nvrtc/lib", toolkit}) {
+    fs::create_directories(place);
+    std::ofstream(place / "libnvrtc.so.13") << "x";
+  }
+  setenv("VIRTUAL_ENV", folder.path().c_str(), 1);
+  setenv("CUDA_HOME", (folder.path() + "/toolkit").c_str(), 1);
+  const std::vector<std::string> list = cuda::nvrtc_search_list();
+  EXPECT_EQ(list.front(), "libnvrtc.so.13");
+  for (const fs::path& place : {packages / "cu13/lib", packages / "cuda_nvrtc/lib", toolkit})
+    EXPECT_THAT(list, testing::Contains((place / "libnvrtc.so.13").string()));
+  setenv("TESSERA_NVRTC", "/some/file", 1);
+  EXPECT_THAT(cuda::nvrtc_search_list(), testing::ElementsAre("/some/file"));
+  for (const char* name : {"VIRTUAL_ENV", "CUDA_HOME", "TESSERA_NVRTC"}) unsetenv(name);
+}
+
+}  // namespace
+}  // namespace tessera::test
