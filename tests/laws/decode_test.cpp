@@ -5,7 +5,7 @@ namespace tessera::test {
 namespace {
 
 class Decode : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Decode, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Decode, testing::ValuesIn(names_with_gpu()), parameter_name);
 
 // Any group, odd numbers of keys, whole blocks and none; windows that begin and end within one.
 Case usual_case(Dice& dice) {

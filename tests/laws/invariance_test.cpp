@@ -8,7 +8,7 @@ namespace tessera::test {
 namespace {
 
 class Invariance : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Invariance, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Invariance, testing::ValuesIn(names_with_gpu()), parameter_name);
 
 const Limits kSmall{.work = 300'000};
 

@@ -8,7 +8,7 @@ namespace tessera::test {
 namespace {
 
 class Layouts : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Layouts, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Layouts, testing::ValuesIn(names_with_gpu()), parameter_name);
 
 const Limits kSmall{.work = 400'000, .sizes_of_zero = false};
 

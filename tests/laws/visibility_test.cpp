@@ -10,7 +10,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class Visibility : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Visibility, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Visibility, testing::ValuesIn(names_with_gpu()), parameter_name);
 
 const Limits kSmall{.work = 200'000};
 
