@@ -27,7 +27,7 @@ class Options(CommandLineTest):
                 (["--align", "middle"], "give top-left, bottom-right, or an integer"),
                 (["--dtype", "f64"], "give f32, f16 or bf16"),
                 (["--threads", "0"], "--threads is 0; give a number >= 1"),
-                (["--backend", "gpu"], "give auto, cpu, reference or standard"),
+                (["--backend", "gpu"], "give auto, cpu, reference, standard, cuda or emulator"),
                 (["--seed", "-1"], "--seed is '-1'"),
                 (["--kv-lengths", "5,"], "--kv-lengths is '5,'; give integers"),
                 (["--kv-lengths", "-3"], "kv_lengths[0] is -3"),

@@ -5,7 +5,7 @@ namespace tessera::test {
 namespace {
 
 class Reproducibility : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Reproducibility, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Reproducibility, testing::ValuesIn(names_with_gpu()), parameter_name);
 
 Case any_case(Dice& dice) { return random_case(dice, {.work = 300'000}); }
 

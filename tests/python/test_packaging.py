@@ -27,10 +27,10 @@ def test_missing_packages_are_named_at_once(tmp_path):
     ]
     status, said = configure(tmp_path, *hidden)
     assert status != 0
-    assert "apt-get install libhwy-dev Elsewhere" in said
+    assert "apt-get install libhwy-dev libxxhash-dev Elsewhere" in said
     status, said = configure(tmp_path, *hidden, "-DTESSERA_TOOLS=ON")
     assert status != 0
-    wanted = "libhwy-dev libfmt-dev nlohmann-json3-dev libcli11-dev"
+    wanted = "libhwy-dev libxxhash-dev libfmt-dev nlohmann-json3-dev libcli11-dev"
     assert f"apt-get install {wanted} Elsewhere" in said
 
 

@@ -1,7 +1,5 @@
 #include "tools/tessera/gpu.hpp"
 
-#include <array>
-
 #include "core/error.hpp"
 #include "cuda/engine.hpp"
 #include "tools/tessera/failure.hpp"
@@ -10,27 +8,6 @@ namespace tessera::tool {
 namespace {
 
 using Desc = tessera_attention_desc;
-
-constexpr std::array kTensors{&Desc::q,
-                              &Desc::k,
-                              &Desc::v,
-                              &Desc::out,
-                              &Desc::lse,
-                              &Desc::offsets,
-                              &Desc::mask,
-                              &Desc::bias,
-                              &Desc::alibi,
-                              &Desc::sink,
-                              &Desc::kv_lengths,
-                              &Desc::kv_starts,
-                              &Desc::cache_batch_idx,
-                              &Desc::cu_seqlens_q,
-                              &Desc::cu_seqlens_k,
-                              &Desc::seqused_q,
-                              &Desc::seqused_k,
-                              &Desc::block_table,
-                              &Desc::state_out,
-                              &Desc::state_lse};
 
 // What the driver refuses is a Failure, as what the library refuses is.
 template <class F> auto asked(F f) {
@@ -94,17 +71,12 @@ struct OnGpu::Copies {
   }
 };
 
-void place(Desc& desc) {
-  if (desc.backend != TESSERA_BACKEND_CUDA) return;
-  for (const auto member : kTensors) (desc.*member).device_type = TESSERA_CUDA;
-}
-
 OnGpu::OnGpu(Desc& desc) {
   if (desc.backend != TESSERA_BACKEND_CUDA) return;
   place(desc);
   asked([&] {
     copies_ = std::make_unique<Copies>();
-    for (const auto member : kTensors)
+    for (const auto member : kCallTensors)
       copies_->add(desc.*member, member == &Desc::out || member == &Desc::lse);
   });
 }

@@ -12,10 +12,6 @@ constexpr const char* kWhy =
 
 }  // namespace
 
-void place(tessera_attention_desc& desc) {
-  if (desc.backend == TESSERA_BACKEND_CUDA) desc.q.device_type = TESSERA_CUDA;
-}
-
 struct OnGpu::Copies {};
 OnGpu::OnGpu(tessera_attention_desc& desc) { place(desc); }
 OnGpu::~OnGpu() = default;

@@ -21,7 +21,6 @@ using testing::HasSubstr;
 
 constexpr std::string_view kBytes =
     "0123456789012345678901234567890123456789012345678901234567890123";
-const cuda::ContextHandle kContext = reinterpret_cast<cuda::ContextHandle>(0x1000);
 
 // An NVRTC that is not there.
 const Nvrtc& no_nvrtc() {
