@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -63,29 +64,36 @@ class Compile(unittest.TestCase):
     def test_there_are_headers(self) -> None:
         self.assertGreater(len(HEADERS), 15)
 
+    def compile_each(self, command: list[str], suffix: str) -> None:
+        """Each header alone, as many at a time as there are processors."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done in [pool.submit(self.compile, command, "_".join(header.parts[-2:]) + suffix,
+                                     include_of(header))
+                         for header in HEADERS]:
+                done.result()
+
     def test_each_header_alone_in_software(self) -> None:
-        flags = [*CXX, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
-        for header in HEADERS:
-            with self.subTest(header=header.name):
-                self.compile([*flags, *includes("emulator")], "alone.cpp", include_of(header))
+        self.compile_each([*CXX, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion",
+                           "-Wshadow", *includes("emulator")], ".cpp")
 
     @unittest.skipUnless(NVCC, "there is no nvcc")
     def test_each_header_alone_in_ptx(self) -> None:
-        flags = [NVCC, "-std=c++20", "-arch=sm_80", "-cubin", "-o", str(self.folder / "alone.cubin")]
-        for header in HEADERS:
-            with self.subTest(header=header.name):
-                self.compile([*flags, *includes("device")], "alone.cu", include_of(header))
+        self.compile_each([NVCC, "-std=c++20", "-arch=sm_80", "-ptx", "-o", os.devnull,
+                           *includes("device")], ".cu")
 
     @unittest.skipUnless(NVCC, "there is no nvcc")
     def test_no_kernel_spills(self) -> None:
-        for architecture in ARCHITECTURES:
-            with self.subTest(architecture=architecture):
-                said = self.compile(
-                    [NVCC, "-std=c++20", f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o",
-                     str(self.folder / "kernels.cubin"), *includes("device")], "kernels.cu", KERNELS)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for said in pool.map(self.compile_kernels, ARCHITECTURES):
                 spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
                                     r"(\d+) bytes spill loads", said)
                 self.assertEqual([("0", "0", "0")] * 20, spills, said)
+
+    def compile_kernels(self, architecture: str) -> str:
+        return self.compile(
+            [NVCC, "-std=c++20", f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o",
+             str(self.folder / f"{architecture}.cubin"), *includes("device")],
+            f"kernels_{architecture}.cu", KERNELS)
 
 
 if __name__ == "__main__":
