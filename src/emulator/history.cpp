@@ -15,9 +15,19 @@ u16 mask_of(std::size_t first, std::size_t count) { return u16(((1u << count) - 
 }  // namespace
 
 History::History(std::string name, std::size_t bytes, bool defined)
-    : name_(std::move(name)), size_(bytes), granules_((bytes + kGranule - 1) / kGranule) {
-  if (!defined) return;
-  for (Granule& g : granules_) g.defined = 0xffff;
+    : name_(std::move(name)),
+      size_(bytes),
+      defined_(defined),
+      pages_(bytes / kGranule / kPage + 1) {}
+
+History::Granule& History::granule(std::size_t i) {
+  Page& page = pages_[i / kPage];
+  if (page.empty()) [[unlikely]] {
+    page.resize(kPage);
+    if (defined_)
+      for (Granule& g : page) g.defined = 0xffff;
+  }
+  return page[i % kPage];
 }
 
 void History::fail(const Access& access, const char* verb, std::size_t at,
@@ -39,7 +49,7 @@ template <class Visit> void History::each_part(std::size_t at, std::size_t bytes
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t first = (at + done) % kGranule;
     const std::size_t count = std::min(kGranule - first, bytes - done);
-    visit(Part{granules_[(at + done) / kGranule], mask_of(first, count), at + done});
+    visit(Part{granule((at + done) / kGranule), mask_of(first, count), at + done});
     done += count;
   }
 }
@@ -104,7 +114,7 @@ void History::write(std::size_t at, std::size_t bytes, const Access& access) {
 }
 
 void History::landed(std::size_t at, const Access& access) {
-  for (Record& r : granules_[at / kGranule].writes)
+  for (Record& r : granule(at / kGranule).writes)
     if (r.kind == Access::kCopy && r.event.thread == access.by.id)
       r = {access.by.now(), access.where.site, r.bytes, Access::kOrdinary};
 }

@@ -44,12 +44,16 @@ class History {
     std::vector<Record> writes, reads;
     u16 defined = 0;
   };
+  // Made when something happens there: tensors may reach further than there is memory.
+  using Page = std::vector<Granule>;
+  static constexpr std::size_t kPage = 1024;
   struct Part {  // of an access: what falls into one granule
     Granule& granule;
     u16 bytes;
     std::size_t at;
   };
 
+  Granule& granule(std::size_t i);
   template <class Visit> void each_part(std::size_t at, std::size_t bytes, Visit visit);
   void check_bounds(std::size_t at, std::size_t bytes, const Access& access) const;
   void check_writes(const Part& part, const Access& access, const char* verb) const;
@@ -59,7 +63,8 @@ class History {
 
   std::string name_;
   std::size_t size_;
-  std::vector<Granule> granules_;
+  bool defined_;
+  std::vector<Page> pages_;
 };
 
 }  // namespace tessera::emulator

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -43,18 +44,22 @@ class Compile(unittest.TestCase):
     def test_there_are_headers(self) -> None:
         self.assertGreater(len(HEADERS), 15)
 
+    def compile_each(self, command: list[str], suffix: str) -> None:
+        """Each header alone, as many at a time as there are processors."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done in [pool.submit(self.compile, command, "_".join(header.parts[-2:]) + suffix,
+                                     include_of(header))
+                         for header in HEADERS]:
+                done.result()
+
     def test_each_header_alone_in_software(self) -> None:
-        flags = [*CXX, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
-        for header in HEADERS:
-            with self.subTest(header=header.name):
-                self.compile([*flags, *includes("emulator")], "alone.cpp", include_of(header))
+        self.compile_each([*CXX, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion",
+                           "-Wshadow", *includes("emulator")], ".cpp")
 
     @unittest.skipUnless(NVCC, "there is no nvcc")
     def test_each_header_alone_in_ptx(self) -> None:
-        flags = [NVCC, "-std=c++20", "-arch=sm_80", "-cubin", "-o", str(self.folder / "alone.cubin")]
-        for header in HEADERS:
-            with self.subTest(header=header.name):
-                self.compile([*flags, *includes("device")], "alone.cu", include_of(header))
+        self.compile_each([NVCC, "-std=c++20", "-arch=sm_80", "-ptx", "-o", os.devnull,
+                           *includes("device")], ".cu")
 
 
 if __name__ == "__main__":

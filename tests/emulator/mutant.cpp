@@ -1,13 +1,15 @@
-// One problem through the kernel, whatever headers it is compiled with: `mutant SCHEDULE` prints
-// what the emulator reports, or how far the result is from the definition.
+// One problem through a kernel, whatever headers it is compiled with: `mutant SCENARIO SCHEDULE`
+// prints what the emulator reports, or how far the result is from the definition.
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/random.hpp"
 #include "core/reference.hpp"
+#include "device/kernel/forward_f32_sm80.cuh"
 #include "device/kernel/forward_sm80.cuh"
 #include "emulator/grid.hpp"
 #include "emulator/params.hpp"
@@ -17,22 +19,71 @@ namespace {
 using namespace tessera;
 using core::DType;
 using core::Tensor;
+using device::Weighing;
 
 constexpr std::int64_t kQueries = 80, kKeys = 200, kHeads = 2, kDim = 64;
 
-Tensor dense(std::vector<std::uint16_t>& data, std::int64_t rows, std::int64_t heads) {
-  data.resize(std::size_t(rows * heads * kDim));
-  return {data.data(),
-          {1, rows, heads, kDim},
-          {rows * heads * kDim, heads * kDim, kDim, 1},
-          DType::kBfloat16};
+// [1, rows, heads, kDim]
+struct Dense {
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+
+  Dense(DType dtype, std::int64_t rows, std::int64_t heads)
+      : bytes(std::size_t(rows * heads * kDim * core::size_of(dtype))),
+        tensor{bytes.data(),
+               {1, rows, heads, kDim},
+               {rows * heads * kDim, heads * kDim, kDim, 1},
+               dtype} {}
+
+  template <class Visit> void each(Visit visit) const {
+    for (std::int64_t i = 0; i < tensor.shape[1]; ++i)
+      for (std::int64_t h = 0; h < tensor.shape[2]; ++h)
+        for (std::int64_t d = 0; d < kDim; ++d) visit(i, h, d);
+  }
+};
+
+struct Scenario {
+  std::string_view name;
+  DType dtype, out;
+  float dropout;
+  bool state;
+  double bound;
+  void (*kernel)(const device::ForwardParams&);
+  emulator::Launch launch;
+};
+
+template <class C> constexpr emulator::Launch launch_of() {
+  return {.grid = {(kQueries + C::kTileQ - 1) / C::kTileQ, kHeads, 1},
+          .threads = C::kThreads,
+          .shared_bytes = C::kSharedBytes};
 }
 
+using Plain = device::Config<device::Bfloat16, kDim>;
+using Exact = device::Config<device::Bfloat16, kDim, Weighing::kExact>;
+using Words = device::Config<float, kDim, Weighing::kFloat32>;
+constexpr DType kBfloat16 = DType::kBfloat16, kFloat32 = DType::kFloat32;
+
+const Scenario kScenarios[] = {
+    {"plain", kBfloat16, kBfloat16, 0, false, 5e-3, device::forward<Plain>, launch_of<Plain>()},
+    {"dropout", kBfloat16, kBfloat16, 0.4f, false, 5e-3, device::forward<Plain>,
+     launch_of<Plain>()},
+    {"exact", kBfloat16, kFloat32, 0, true, 2e-6, device::forward<Exact>, launch_of<Exact>()},
+    {"float32", kFloat32, kFloat32, 0.4f, true, 2e-6, device::forward_f32<Words>,
+     launch_of<Words>()},
+};
+
 struct Problem {
-  std::vector<std::uint16_t> q, k, v, out, want;
+  Dense q, k, v, out, want, state;
+  std::vector<float> state_lse = std::vector<float>(kHeads * kQueries);
   core::Problem p;
 
-  Problem() {
+  explicit Problem(const Scenario& s)
+      : q(s.dtype, kQueries, kHeads),
+        k(s.dtype, kKeys, 1),
+        v(s.dtype, kKeys, 1),
+        out(s.out, kQueries, kHeads),
+        want(DType::kFloat64, kQueries, kHeads),
+        state(kFloat32, kQueries, kHeads) {
     p.batch = 1;
     p.heads = kHeads;
     p.kv_heads = 1;
@@ -42,57 +93,70 @@ struct Problem {
     p.scale = 0.5;  // sharp: the running maximum grows
     p.right = 0;
     p.alignment = core::Alignment::kBottomRight;
-    p.q = dense(q, kQueries, kHeads);
-    p.k = dense(k, kKeys, 1);
-    p.v = dense(v, kKeys, 1);
-    p.out = dense(out, kQueries, kHeads);
+    p.dropout = {s.dropout, 11, 3};
     core::Draws draws(7);
-    for (auto* data : {&q, &k, &v})
-      for (std::uint16_t& x : *data)
-        x = core::bfloat16_from_float(float(draws.between(-1000, 1000)) / 500);
+    for (const Dense* t : {&q, &k, &v, &state})
+      t->each([&](std::int64_t i, std::int64_t h, std::int64_t d) {
+        t->tensor.store({0, i, h, d}, double(draws.between(-1000, 1000)) / 500);
+      });
+    p.q = q.tensor;
+    p.k = k.tensor;
+    p.v = v.tensor;
+    p.out = out.tensor;
+    if (!s.state) return;
+    for (std::size_t i = 0; i < state_lse.size(); ++i)
+      state_lse[i] = float(i % 24);  // below and above what the rows have
+    p.state_out = state.tensor;
+    p.state_lse = {
+        state_lse.data(), {1, kHeads, kQueries, 1}, {kHeads * kQueries, kQueries, 1, 0}, kFloat32};
   }
-  double error() {
+  double error() const {
     core::Problem definition = p;
-    definition.out = dense(want, kQueries, kHeads);
+    definition.out = want.tensor;
     core::reference::forward(definition);
     double off = 0, norm = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const double x = double(core::float_from_bfloat16(out[i]));
-      const double y = double(core::float_from_bfloat16(want[i]));
+    out.each([&](std::int64_t i, std::int64_t h, std::int64_t d) {
+      const double x = out.tensor.load(0, i, h, d), y = want.tensor.load(0, i, h, d);
       off += (x - y) * (x - y);
       norm += y * y;
-    }
+    });
     return std::sqrt(off / norm);
+  }
+  emulator::GlobalMemory memory() {
+    emulator::GlobalMemory memory;
+    memory.output("out", out.bytes.data(), out.bytes.size());
+    memory.input("q", q.bytes.data(), q.bytes.size());
+    memory.input("k", k.bytes.data(), k.bytes.size());
+    memory.input("v", v.bytes.data(), v.bytes.size());
+    memory.input("state_out", state.bytes.data(), state.bytes.size());
+    memory.input("state_lse", state_lse.data(), state_lse.size() * sizeof(float));
+    return memory;
   }
 };
 
-emulator::GlobalMemory memory_of(Problem& problem) {
-  emulator::GlobalMemory memory;
-  memory.output("out", problem.out.data(), 2 * problem.out.size());
-  memory.input("q", problem.q.data(), 2 * problem.q.size());
-  memory.input("k", problem.k.data(), 2 * problem.k.size());
-  memory.input("v", problem.v.data(), 2 * problem.v.size());
-  return memory;
+const Scenario& scenario(std::string_view name) {
+  for (const Scenario& s : kScenarios)
+    if (s.name == name) return s;
+  std::printf("there is no scenario of that name\n");
+  std::exit(2);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  using C = device::Config<device::Bfloat16, kDim>;
-  Problem problem;
+  const Scenario& s = scenario(count > 1 ? arguments[1] : "plain");
+  Problem problem(s);
   const device::ForwardParams params = emulator::forward_params(problem.p);
-  emulator::GlobalMemory memory = memory_of(problem);
+  emulator::GlobalMemory memory = problem.memory();
+  emulator::Launch launch = s.launch;
+  launch.seed = std::strtoull(count > 2 ? arguments[2] : "1", nullptr, 10);
   try {
-    emulator::launch({.grid = {(kQueries + C::kTileQ - 1) / C::kTileQ, kHeads, 1},
-                      .threads = C::kThreads,
-                      .shared_bytes = C::kSharedBytes,
-                      .seed = std::strtoull(count > 1 ? arguments[1] : "1", nullptr, 10)},
-                     memory, [&params] { device::forward<C>(params); });
+    emulator::launch(launch, memory, [&] { s.kernel(params); });
   } catch (const emulator::Violation& v) {
     std::printf("VIOLATION %s\n", v.what());
     return 1;
   }
   const double error = problem.error();
-  std::printf("%s relative error %.2e\n", error <= 5e-3 ? "RIGHT" : "WRONG", error);
-  return error <= 5e-3 ? 0 : 1;
+  std::printf("%s relative error %.2e\n", error <= s.bound ? "RIGHT" : "WRONG", error);
+  return error <= s.bound ? 0 : 1;
 }

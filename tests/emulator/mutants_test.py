@@ -25,6 +25,12 @@ KERNEL = "kernel/forward_sm80.cuh"
 SHARED = "tile/shared.cuh"
 MULTIPLY = "tile/multiply.cuh"
 STATE = "attention/state.cuh"
+BLOCK = "kernel/block.cuh"
+FLOAT32 = "kernel/forward_f32_sm80.cuh"
+DROPOUT = "attention/dropout.cuh"
+CARRY = "attention/carry.cuh"
+PARTS = "tile/parts.cuh"
+WORDS = "tile/words.cuh"
 RACE = r"race with the|may be writing it|nobody has written"
 
 
@@ -34,6 +40,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     report: str
+    scenario: str = "plain"  # of mutant.cpp
 
 
 MUTANTS = [
@@ -72,7 +79,41 @@ MUTANTS = [
     Mutant("the wrong half of P", MULTIPLY, "p.value + 4 * k, y + 2", "p.value + 4 * k, y", r"WRONG"),
     Mutant("swizzle off for reading", MULTIPLY, "b.at(row, 2 * d + lane / 8 % 2)",
            "b.at(row, (2 * d + lane / 8 % 2) ^ 1)", r"WRONG"),
+    Mutant("dropout of the keys beside these", DROPOUT, "2 * n + lane % 4 / 2)",
+           "2 * n + lane % 2)", r"WRONG", "dropout"),
+    Mutant("both lanes draw for one row", DROPOUT, "query + lane / 4 + lane % 2 * 8",
+           "query + lane / 4", r"WRONG", "dropout"),
+    Mutant("dropped weights missing in the sum", KERNEL,
+           "state.template count<T>(weights);\n      if (p.dropout.threshold != 0) drop_some(step);",
+           "if (p.dropout.threshold != 0) drop_some(step);\n      state.template count<T>(weights);",
+           r"WRONG", "dropout"),
+    Mutant("kept weights not scaled", BLOCK, "state.o.scale(p.dropout.factor)",
+           "state.o.scale(1)", r"WRONG", "dropout"),
+    Mutant("a state measured from the row's maximum", CARRY, "(theirs - top)", "(theirs - mine)",
+           r"WRONG", "exact"),
+    Mutant("the row's share not divided", CARRY, "keys = a / (a + b);", "keys = a;", r"WRONG",
+           "exact"),
+    Mutant("the state of another row", CARRY, "query + S::row(2 * h)", "query + S::row(0)", r"WRONG",
+           "float32"),
+    Mutant("the first part of weights alone", PARTS, "int x = p.kCount; x-- > 0;",
+           "int x = 1; x-- > 0;", r"WRONG", "exact"),
+    Mutant("the rest of the wrong half", PARTS, "T{u16(to.part[n][i] >> 16)}",
+           "T{u16(to.part[n][i])}", r"WRONG", "exact"),
+    Mutant("sums of a tile not cleared", PARTS, "    sum.clear();\n", "",
+           r"mma.sync.*nobody has assigned", "exact"),
+    Mutant("float32: keys overwritten while they are read", FLOAT32,
+           "isa::sync_block();\n      start_keys(step + 1);", "start_keys(step + 1);", RACE,
+           "float32"),
+    Mutant("float32: values overwritten while they are read", FLOAT32,
+           "isa::sync_block();\n      start_values(step);", "start_values(step);", RACE, "float32"),
+    Mutant("float32: values not waited for", FLOAT32,
+           "isa::copy_wait<0>();\n      isa::sync_block();\n      start_keys(step + 1);",
+           "isa::sync_block();\n      start_keys(step + 1);",
+           r"ld.shared.*cp.async of .*may be writing it", "float32"),
+    Mutant("float32: weights of the wrong lane", WORDS, "first + j % 8 / 2)", "first + j % 4)",
+           r"WRONG", "float32"),
 ]
+SCENARIOS = sorted({mutant.scenario for mutant in MUTANTS})
 
 
 class Mutants(unittest.TestCase):
@@ -95,18 +136,22 @@ class Mutants(unittest.TestCase):
                         "-o", str(room / "run")], check=True)
         return room / "run"
 
-    def said(self, mutant: Mutant | None) -> list[str]:
-        program = self.program(mutant)
-        return [subprocess.run([program, str(seed)], capture_output=True, text=True, check=False,
-                               timeout=300).stdout for seed in SCHEDULES]
+    def said(self, program: Path, scenario: str) -> list[str]:
+        return [subprocess.run([program, scenario, str(seed)], capture_output=True, text=True,
+                               check=False, timeout=300).stdout for seed in SCHEDULES]
 
-    def test_the_kernel_as_it_is(self) -> None:
-        for text in self.said(None):
-            self.assertTrue(text.startswith("RIGHT"), text)
+    def said_with(self, mutant: Mutant) -> list[str]:
+        return self.said(self.program(mutant), mutant.scenario)
+
+    def test_the_kernels_as_they_are(self) -> None:
+        program = self.program(None)
+        for scenario in SCENARIOS:
+            for text in self.said(program, scenario):
+                self.assertTrue(text.startswith("RIGHT"), f"{scenario}: {text}")
 
     def test_each_bug_is_named_in_each_schedule(self) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            answers = list(pool.map(self.said, MUTANTS))
+            answers = list(pool.map(self.said_with, MUTANTS))
         for mutant, texts in zip(MUTANTS, answers):
             for seed, text in zip(SCHEDULES, texts):
                 with self.subTest(bug=mutant.name, schedule=seed):

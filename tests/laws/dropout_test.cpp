@@ -11,7 +11,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class DropoutLaws : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, DropoutLaws, testing::ValuesIn(complete_backend_names()),
+INSTANTIATE_TEST_SUITE_P(On, DropoutLaws, testing::ValuesIn(complete_names_with_emulator()),
                          parameter_name);
 
 // Value j is the unit vector j, so that out[b, i, h, j] is the weight of key j after dropout.

@@ -9,7 +9,7 @@ namespace tessera::test {
 namespace {
 
 class Merging : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Merging, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Merging, testing::ValuesIn(names_with_emulator()), parameter_name);
 
 // Without what depends on the number of keys, or counts once for all of them.
 Case case_for_parts(Dice& dice) {

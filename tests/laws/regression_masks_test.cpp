@@ -13,7 +13,8 @@ constexpr double kLowest = -double(std::numeric_limits<float>::max());
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class MaskRegression : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, MaskRegression, testing::ValuesIn(names_with_gpu()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, MaskRegression, testing::ValuesIn(names_with_emulator()),
+                         parameter_name);
 
 // The mean of v over the keys [first, end) of one batch and key head.
 double mean_of_v(const Inputs& in, const Index4& bhd, std::int64_t first, std::int64_t end) {

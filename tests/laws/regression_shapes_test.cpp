@@ -11,7 +11,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ShapeRegression : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, ShapeRegression, testing::ValuesIn(backend_names()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, ShapeRegression, testing::ValuesIn(names_with_emulator()),
+                         parameter_name);
 
 // With scale 0 every visible key weighs the same: exp(lse) is their number.
 std::int64_t visible_keys(const Backend& on, Case c, std::int64_t i, std::int64_t b = 0) {
@@ -166,6 +167,7 @@ TEST_P(ShapeRegression, bug_FA_2611_far_rows_of_a_wide_matrix) {
 }
 
 TEST_P(ShapeRegression, bug_FA_2260_many_batches_of_one_row) {
+  if (on().is_emulator()) GTEST_SKIP() << "132,800 blocks would take the emulator an hour";
   Case one{.dim = 128, .value_dim = 128, .dtype = DType::kFloat16};
   Inputs in(one);
   Case c = one;
@@ -223,14 +225,16 @@ TEST_P(ShapeRegression, bug_FA_2244_thirty_runs_give_the_same_bits) {
   c.align = TESSERA_ALIGN_BOTTOM_RIGHT;
   const Inputs in(c);
   const Outputs first = run(on(5), in);
-  const int runs = on().is_reference() ? 3 : 30;
+  const int runs = on().is_reference() ? 3 : on().is_emulator() ? 5 : 30;  // of five schedules
   for (int n = 1; n < runs; ++n) ASSERT_TRUE(same_bits(run(on(5), in), first)) << n;
 }
 
 // Ten rows instead of nine: the first nine keep their bits.
 TEST_P(ShapeRegression, bug_vLLM_51902_a_row_more_does_not_change_the_others) {
   Case c{.queries = 10,
-         .keys = on().is_reference() ? 802 : 19'802,
+         .keys = on().is_reference()  ? 802
+                 : on().is_emulator() ? 1802
+                                      : 19'802,
          .heads = 14,
          .kv_heads = 2,
          .dim = 64,

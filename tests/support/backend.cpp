@@ -54,8 +54,10 @@ std::vector<std::string> find_backends() {
   return names;
 }
 
-// "avx2" of "cpu/avx2"; empty for the reference.
+// "avx2" of "cpu/avx2"; empty for the reference, and for the emulator, whose context is that of
+// everything but attention.
 std::string target_of(const std::string& name) {
+  if (name.starts_with("emulator/")) return "";
   const std::size_t slash = name.find('/');
   return slash == name.npos ? "" : name.substr(slash + 1);
 }
@@ -122,7 +124,6 @@ tessera_context_config config_of(const std::string& name, int threads) {
 Backend backend(const std::string& name, int threads) {
   static std::map<std::pair<std::string, int>, Owned> contexts;
   static std::mutex mutex;
-  if (Backend emulator{name}; emulator.is_emulator()) return emulator;
   const tessera_context_config config = config_of(name, threads);
   const std::lock_guard lock(mutex);
   const std::pair key{name, threads};
