@@ -10,6 +10,7 @@
 namespace tessera::device::isa {
 
 using emulator::here;
+using emulator::Registers;
 using emulator::Site;
 
 TS_DEVICE int thread() { return emulator::self->index; }
@@ -19,16 +20,6 @@ TS_DEVICE Index3 block() { return emulator::self->block->at(); }
 TS_DEVICE Index3 grid() { return emulator::self->block->grid().launch().grid; }
 
 TS_DEVICE void role(const char* name) { emulator::self->role = name; }
-
-template <class T, int n> struct Registers {
-  static constexpr int size = n;
-  T value[n];
-  Registers() {
-    for (T& x : value) x = __builtin_bit_cast(T, emulator::kUndefined);
-  }
-  T& operator[](int i) { return value[i]; }
-  T operator[](int i) const { return value[i]; }
-};
 
 struct Shuffle {
   float value;
