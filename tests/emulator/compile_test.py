@@ -78,6 +78,12 @@ class Compile(unittest.TestCase):
                              include_of(header))
 
     @unittest.skipUnless(NVCC, "there is no nvcc")
+    def test_the_probes_for_silicon(self) -> None:
+        self.compile([NVCC, "-std=c++20", "-gencode=arch=compute_90a,code=sm_90a", "-c", "-o",
+                      str(self.folder / "silicon.o"), *includes("device"), f"-I{BUILD}/view/gpu"],
+                     "probes.cu", '#include "gpu/silicon.cu"\n')
+
+    @unittest.skipUnless(NVCC, "there is no nvcc")
     def test_no_kernel_spills(self) -> None:
         for architecture in ARCHITECTURES:
             with self.subTest(architecture=architecture):
