@@ -37,6 +37,8 @@ struct Named {
   const Tensor& tensor;
 };
 
+}  // namespace
+
 GlobalMemory memory_of(const core::Problem& p) {
   GlobalMemory memory;
   for (const Named& n : {Named{"out", p.out}, Named{"lse", p.lse}}) {
@@ -58,6 +60,8 @@ GlobalMemory memory_of(const core::Problem& p) {
   }
   return memory;
 }
+
+namespace {
 
 template <class C> Statistics run_forward(const core::Problem& p, u64 seed) {
   const device::ForwardParams params = forward_params(p);

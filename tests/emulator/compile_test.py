@@ -31,6 +31,16 @@ KERNEL(Float16, 64) KERNEL(Float16, 128) KERNEL(Float16, 256)
 KERNEL(Bfloat16, 64) KERNEL(Bfloat16, 128) KERNEL(Bfloat16, 256)
 """
 
+HOPPER_KERNELS = """#include "device/kernel/forward_sm90.cuh"
+using namespace tessera::device;
+#define KERNEL(T, dim)                                                                     \\
+  extern "C" __global__ void __launch_bounds__(WarpgroupConfig<T, dim>::kThreads, 1)       \\
+      forward_##T##_##dim(const __grid_constant__ sm90::Params p) {                        \\
+    sm90::forward<WarpgroupConfig<T, dim>>(p);                                             \\
+  }
+KERNEL(Float16, 64) KERNEL(Float16, 128) KERNEL(Bfloat16, 64) KERNEL(Bfloat16, 128)
+"""
+
 
 def include_of(header: Path) -> str:
     """How a kernel names it: words of <isa/...> by the world, the rest by the room."""
@@ -83,16 +93,25 @@ class Compile(unittest.TestCase):
                       str(self.folder / "silicon.o"), *includes("device"), f"-I{BUILD}/view/gpu"],
                      "probes.cu", '#include "gpu/silicon.cu"\n')
 
+    def no_spills(self, architecture: list[str], kernels: str, count: int) -> None:
+        said = self.compile([NVCC, "-std=c++20", *architecture, "-cubin", "-Xptxas", "-v", "-o",
+                             str(self.folder / "kernels.cubin"), *includes("device")],
+                            "kernels.cu", kernels)
+        spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                            r"(\d+) bytes spill loads", said)
+        self.assertEqual([("0", "0", "0")] * count, spills, said)
+        # C75xx: ptxas repairs what it cannot prove by waiting, and says so.
+        self.assertNotRegex(said, r"\(C75\d\d\)")
+
     @unittest.skipUnless(NVCC, "there is no nvcc")
     def test_no_kernel_spills(self) -> None:
         for architecture in ARCHITECTURES:
             with self.subTest(architecture=architecture):
-                said = self.compile(
-                    [NVCC, "-std=c++20", f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o",
-                     str(self.folder / "kernels.cubin"), *includes("device")], "kernels.cu", KERNELS)
-                spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
-                                    r"(\d+) bytes spill loads", said)
-                self.assertEqual([("0", "0", "0")] * 6, spills, said)
+                self.no_spills([f"-arch={architecture}"], KERNELS, 6)
+
+    @unittest.skipUnless(NVCC, "there is no nvcc")
+    def test_no_kernel_of_hopper_spills(self) -> None:
+        self.no_spills(["-gencode=arch=compute_90a,code=sm_90a"], HOPPER_KERNELS, 4)
 
 
 if __name__ == "__main__":

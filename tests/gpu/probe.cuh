@@ -1,5 +1,6 @@
-// How a probe is run: each thread brings some words of input and takes some words of output. A probe
-// is a kernel of a word or two, written in words, so that it has one source for silicon and emulator.
+// How a probe is run: each thread brings some words of input and takes some words of output. A
+// probe is a kernel of a word or two, written in words, so that it has one source for silicon and
+// emulator.
 #pragma once
 #include <isa/memory.cuh>
 

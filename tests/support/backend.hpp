@@ -17,7 +17,8 @@ const std::vector<std::string>& backend_names();
 // Those that do every option: all but standard attention.
 std::vector<std::string> complete_backend_names();
 
-// backend_names() and "emulator/sm80", the GPU kernels in software, where there is an emulator.
+// backend_names(); "emulator/sm80" and "emulator/sm90", the GPU kernels in software, where there is
+// an emulator.
 std::vector<std::string> names_with_emulator();
 
 struct Backend {
