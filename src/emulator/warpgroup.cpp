@@ -179,7 +179,8 @@ void retire(Warpgroup& g, u32 limit) {
     for (int t = first_thread; t < first_thread + 32; ++t)
       if (op.a[std::size_t(t)] != nullptr) --op.a[std::size_t(t)]->reading;
     if (--op.left == 0)
-      self->block->grid().trace({self->block, self->index, self->role, op.call.where, op.issued});
+      self->block->grid().trace(
+          {self->block, self->index / 128 * 128, self->role, op.call.where, op.issued});
   }
   for (; !g.pending.empty() && g.pending.front().left == 0; ++g.first) g.pending.pop_front();
 }

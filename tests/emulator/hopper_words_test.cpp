@@ -332,6 +332,7 @@ TEST(HopperWords, a_trace_says_who_did_what_and_when) {
     words.insert(span.at("word"));
     EXPECT_LE(span.at("from"), span.at("until"));
     EXPECT_EQ(span.at("role"), "loader \"one\"");
+    EXPECT_EQ(span.at("file"), "hopper_words_test.cpp");
     EXPECT_GT(span.at("line"), 0);
     EXPECT_EQ(span.at("block"), nlohmann::json({0, 0, 0}));
     const bool copy = span.at("word") == "cp.async.bulk.tensor (load)";

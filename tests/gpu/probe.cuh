@@ -28,6 +28,8 @@ struct Probe {
   static constexpr Input kInput = Input::kBits;
   static constexpr Answer kAnswer = Answer::kBits;
   static constexpr int kUlps = 0;
+  static constexpr int kColumns = 0;  // of a product, and what it multiplies, for its name
+  static constexpr const char* kElement = "";
   static constexpr bool kStores = false;  // to the tensor
   static constexpr TileMap kTile{};       // rank 0: the tensor is left alone
 };

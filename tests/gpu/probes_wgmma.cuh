@@ -32,8 +32,10 @@ TS_DEVICE u64 random_matrix(u32 bits) {
 
 template <class T, int n> struct ProbeOfWgmma : Probe {
   static constexpr int kThreads = 128, kIn = 6, kOut = n / 2, kShared = int(kImageBytes);
-  static constexpr Input kInput =
-      T::kExponent == Float16::kExponent ? Input::kFloat16s : Input::kBfloat16s;
+  static constexpr int kColumns = n;
+  static constexpr bool kIsFloat16 = T::kExponent == Float16::kExponent;
+  static constexpr const char* kElement = kIsFloat16 ? "f16" : "bf16";
+  static constexpr Input kInput = kIsFloat16 ? Input::kFloat16s : Input::kBfloat16s;
   static constexpr Answer kAnswer = Answer::kSums;
 
   TS_DEVICE static void give(const isa::Registers<float, n / 2>& d, u32* out) {
@@ -48,10 +50,9 @@ template <class T, int n> struct ProbeOfWgmma : Probe {
 };
 
 template <class T, int n, Major a, Major b> struct Wgmma : ProbeOfWgmma<T, n> {
-  static constexpr const char* kNames[] = {"wgmma, A and B by descriptors, K-major and K-major",
-                                           "wgmma, A and B by descriptors, K-major and MN-major",
-                                           "wgmma, A and B by descriptors, MN-major and K-major",
-                                           "wgmma, A and B by descriptors, MN-major and MN-major"};
+  static constexpr const char* kNames[] = {
+      "wgmma, A K-major, B K-major", "wgmma, A K-major, B MN-major", "wgmma, A MN-major, B K-major",
+      "wgmma, A MN-major, B MN-major"};
   static constexpr const char* kName = kNames[2 * int(a) + int(b)];
   TS_DEVICE static void run(const ProbeParams& p, const u32*, u32* out) {
     using Base = ProbeOfWgmma<T, n>;

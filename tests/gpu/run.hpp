@@ -28,6 +28,11 @@ struct Runner {
   Reply (*ask)(const Question&);
 };
 
+template <class P> std::string name_of_probe() {
+  if (P::kColumns == 0) return P::kName;
+  return std::string(P::kName) + ", n " + std::to_string(P::kColumns) + ", " + P::kElement;
+}
+
 std::vector<Runner> emulated_probes();
 // None, and a sentence on the error output, where there is no GPU of the architecture.
 std::vector<Runner> silicon_probes();

@@ -95,7 +95,7 @@ template <class P> Reply ask(const Question& q) {
 }
 
 template <class... P> std::vector<Runner> runners(Probes<P...>) {
-  return {Runner{P::kName, P::kThreads, P::kIn, P::kOut, P::kInput, P::kAnswer, P::kUlps,
+  return {Runner{name_of_probe<P>(), P::kThreads, P::kIn, P::kOut, P::kInput, P::kAnswer, P::kUlps,
                  P::kStores, &ask<P>}...};
 }
 
