@@ -74,8 +74,76 @@ MUTANTS = [
            "b.at(row, (2 * d + lane / 8 % 2) ^ 1)", r"WRONG"),
 ]
 
+HOPPER = "kernel/forward_sm90.cuh"
+RING = "tile/ring.cuh"
+WAITED = r"has not been waited for|nobody has written"
+RELEASED = r"may still read it|has not been waited for"
+DRAIN = "      isa::wgmma_wait<0>(state.o);\n      memory.values.release(i - 1);\n"
+HOPPER_MUTANTS = [
+    Mutant("no fence before the tensor store", HOPPER, "    isa::fence_async();\n    isa::sync_warp();",
+           "    isa::sync_warp();", r"fence.proxy.async is missing"),
+    Mutant("no sync before the tensor store", HOPPER, "    isa::fence_async();\n    isa::sync_warp();",
+           "    isa::fence_async();", r"race with the store|nobody has written|may still read"),
+    Mutant("tensor store not drained", HOPPER, "    isa::store_wait_read<0>();\n", "",
+           r"its tensor store may still read"),
+    Mutant("tensor store not committed", HOPPER, "    isa::store_commit();\n", "",
+           r"its tensor store may still read"),
+    Mutant("wrong parity of a consumer", RING, "isa::mbarrier_wait(full(n), parity(n)); }",
+           "isa::mbarrier_wait(full(n), parity(n) ^ 1); }", WAITED + r"|deadlock"),
+    Mutant("wrong parity of the producer", RING, "isa::mbarrier_wait(empty(n), parity(n) ^ 1);",
+           "isa::mbarrier_wait(empty(n), parity(n));", r"deadlock(.|\n)*producer waits in mbarrier"),
+    Mutant("stage filled without waiting", RING,
+           "    isa::mbarrier_wait(empty(n), parity(n) ^ 1);\n", "",
+           WAITED + r"|may still read it|come already"),
+    Mutant("keys released too early", HOPPER,
+           "      isa::wgmma_wait<1>(s);\n      memory.keys.release(i);",
+           "      memory.keys.release(i);\n      isa::wgmma_wait<1>(s);", RELEASED),
+    Mutant("values released too early", HOPPER, DRAIN,
+           "      memory.values.release(i - 1);\n      isa::wgmma_wait<0>(state.o);\n", RELEASED),
+    Mutant("scores read before they are there", HOPPER, "      isa::wgmma_wait<1>(s);\n", "",
+           r"touches sums(.|\n)*wait_group is missing|may still read"),
+    Mutant("wait for O a group too weak", HOPPER, DRAIN,
+           DRAIN.replace("wait<0>", "wait<1>"), r"still in flight"),
+    Mutant("group not committed", HOPPER, "    isa::wgmma_commit(s);\n", "", r"was not committed"),
+    Mutant("no wgmma.fence", HOPPER, "    isa::wgmma_fence(s);\n", "",
+           r"touched since the last wgmma.fence"),
+    Mutant("P changed under wgmma", HOPPER, DRAIN, "      weights.round(s);\n" + DRAIN,
+           r"changes operand A"),
+    Mutant("one arrival in place of two", RING, "C::kConsumers, empty_label", "1, empty_label",
+           RELEASED + r"|have come already|deadlock"),
+    Mutant("three arrivals in place of two", RING, "C::kConsumers, empty_label", "3, empty_label",
+           r"deadlock(.|\n)*keys empty.*lacks 1 of 3 arrivals"),
+    Mutant("half of the bytes expected", RING, "full(n), C::kKeyBytes);", "full(n), C::kKeyBytes / 2);",
+           WAITED + r"|deadlock"),
+    Mutant("no fence of the inits", HOPPER, "    isa::mbarrier_init_fence();\n", "",
+           r"fence.mbarrier_init is missing"),
+    Mutant("no barrier after the inits", HOPPER, "  isa::sync_block();\n", "",
+           r"orders its init|no mbarrier"),
+    Mutant("named barrier of one warpgroup", HOPPER, "isa::barrier_sync(mine, 256)",
+           "isa::barrier_sync(mine, 128)", r"others expect"),
+    Mutant("lock never opened", HOPPER, "    if (index == 1) turn.pass();\n", "",
+           r"deadlock(.|\n)*in bar.sync"),
+    Mutant("swizzle off", HOPPER, "isa::matrix(memory.keys.tile(n), 16, 1024, Swizzle::k128B)",
+           "isa::matrix(memory.keys.tile(n), 16, 1024, Swizzle::kNone)", r"with swizzle mode 0"),
+    Mutant("the wrong step of K", HOPPER, "C::kPanelOfKeys + d % 4 * 32)",
+           "C::kPanelOfKeys + d % 4 * 64)", r"WRONG|VIOLATION"),
+    Mutant("a copy from an odd column", RING, "Coordinates{64 * c, at.row",
+           "Coordinates{64 * c + 4, at.row", r"innermost coordinate is not a multiple"),
+    Mutant("more registers than there are", "policy_sm90.cuh",
+           "{Direction::kForward, 64, 128, 128, 2, 24, 240}",
+           "{Direction::kForward, 64, 128, 128, 2, 24, 248}", r"deadlock(.|\n)*setmaxnreg.inc"),
+    Mutant("a vote in a branch", "attention/overlapped_state.cuh", "grown = isa::any(outgrown);",
+           "if (outgrown) grown = isa::any(outgrown);", r"diverged|deadlock(.|\n)*vote"),
+    Mutant("rescale forgotten", HOPPER, "      state.rescale();\n      round_weights();\n    }",
+           "      round_weights();\n    }", r"WRONG"),
+    Mutant("the output's swizzle forgotten", HOPPER, "(chunk ^ line % 8) * 16", "chunk * 16", r"WRONG"),
+]
+
 
 class Mutants(unittest.TestCase):
+    source = "mutant.cpp"
+    mutants = MUTANTS
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -91,7 +159,7 @@ class Mutants(unittest.TestCase):
             self.assertEqual(1, text.count(mutant.old), f"{mutant.name}: the text to replace")
             path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         subprocess.run([*CXX, "-std=c++20", "-O1", "-w", f"-I{room}", f"-I{BUILD}/world/emulator",
-                        f"-I{BUILD}/view/tests", str(ROOT / "tests/emulator/mutant.cpp"), *OBJECTS,
+                        f"-I{BUILD}/view/tests", str(ROOT / "tests/emulator" / self.source), *OBJECTS,
                         "-o", str(room / "run")], check=True)
         return room / "run"
 
@@ -106,11 +174,16 @@ class Mutants(unittest.TestCase):
 
     def test_each_bug_is_named_in_each_schedule(self) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            answers = list(pool.map(self.said, MUTANTS))
-        for mutant, texts in zip(MUTANTS, answers):
+            answers = list(pool.map(self.said, self.mutants))
+        for mutant, texts in zip(self.mutants, answers):
             for seed, text in zip(SCHEDULES, texts):
                 with self.subTest(bug=mutant.name, schedule=seed):
                     self.assertRegex(text, mutant.report)
+
+
+class HopperMutants(Mutants):
+    source = "mutant_sm90.cpp"
+    mutants = HOPPER_MUTANTS
 
 
 if __name__ == "__main__":

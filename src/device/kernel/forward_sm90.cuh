@@ -35,12 +35,13 @@ template <class C> struct Memory {
   Address query, query_full;
   Ring<C> keys, values;
 
-  TS_DEVICE explicit Memory(u32 base)
-      : query(Address(base)),
-        query_full(Address(base + C::kBarriers)),
-        keys{Address(base + C::kQueryBytes), Address(base + C::kBarriers + 8)},
-        values{Address(base + C::kQueryBytes + C::kStages * C::kKeyBytes),
-               Address(base + C::kBarriers + 8 + 16 * C::kStages)} {}
+  TS_DEVICE explicit Memory(Address base)
+      : query(base),
+        query_full(at(C::kBarriers)),
+        keys{at(C::kQueryBytes), at(C::kBarriers + 8)},
+        values{at(C::kQueryBytes + C::kStages * C::kKeyBytes),
+               at(C::kBarriers + 8 + 16 * C::kStages)} {}
+  TS_DEVICE Address at(int byte) const { return Address(u32(query) + u32(byte)); }
   TS_DEVICE void init() const {
     isa::mbarrier_init(query_full, 1, "query full");
     keys.init("keys full", "keys empty");
@@ -311,7 +312,7 @@ template <class C> TS_DEVICE void forward(const Params& p) {
   const Range slots = Range{i64(at.x) * C::kTileQ, i64(at.x + 1) * C::kTileQ} & Range{0, s.slots};
   out.clear(slots & Range{s.queries, s.slots}, C::kThreads);
   if (work.rows.empty()) return;
-  const Memory<C> memory(u32(isa::shared_base()));
+  const Memory<C> memory(isa::shared_base());
   if (isa::thread() == 0) memory.init();
   isa::sync_block();
   if (isa::warpgroup() == 0) return produce<C>(p, head, work, memory);

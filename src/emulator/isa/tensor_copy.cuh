@@ -1,5 +1,7 @@
 // The copy engine: tiles of tensors between global and shared memory. Software world.
 #pragma once
+#include <cstddef>
+
 #include <isa/thread.cuh>
 
 namespace tessera::device::isa {
@@ -9,7 +11,7 @@ TS_DEVICE void fence_async() { emulator::self->block->fence_async(); }
 template <int rank>
 TS_DEVICE emulator::TileCall tile_call(const TensorMap& map, Address shared, Coordinates<rank> c) {
   emulator::TileCall call{map, {}, rank, u32(shared)};
-  for (int d = 0; d < rank; ++d) call.corner[d] = c.at[d];
+  for (int d = 0; d < rank; ++d) call.corner[std::size_t(d)] = c.at[d];
   return call;
 }
 
