@@ -23,8 +23,8 @@ constexpr Weighing weighing_for(i64 rows, bool out_wide, bool batch_invariant) {
   return out_wide || batch_invariant || rows < 64 ? Weighing::kExact : Weighing::kRounded;
 }
 
-// A band, lengths and packed sequences, of rows that 16-byte copies can read. The rest changes scores
-// pair by pair, or finds rows one by one.
+// A band, lengths and packed sequences, of rows that 16-byte copies can read. The rest changes
+// scores pair by pair, or finds rows one by one.
 constexpr bool takes_band(const ForwardParams& p) {
   const bool pairs = p.score.adjusts || p.score.mask.data || p.dropout.threshold != 0;
   const bool chunks = p.q_vectors && p.k_vectors && p.v_vectors;
@@ -52,7 +52,7 @@ inline constexpr PolicyRow kPolicies[] = {
     // Two blocks of rows a warp halve what it reads of keys and values; measured on an H200 with
     // 32, 48, 64, 80, 96 and 128 keys a step.
     {80, Direction::kForward, 64, 128, 96, 2, Weighing::kBand, 1, 2},   // 64 KiB
-    {80, Direction::kForward, 128, 128, 48, 2, Weighing::kBand, 1, 2},  // 80 KiB
+    {80, Direction::kForward, 128, 128, 32, 2, Weighing::kBand, 1, 2},  // 64 KiB
     {80, Direction::kForward, 256, 64, 32, 2, Weighing::kBand},         // 96 KiB
     // Rows of 512 sums have no room in the registers of one warp, so two of them share the rows;
     // each computes S. 96 KiB; tile_k 32 takes 160, which sm_80 and sm_90 have, but not sm_86.

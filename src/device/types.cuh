@@ -24,6 +24,34 @@ struct alignas(16) Vector4 {
   u32 x, y, z, w;
 };
 
+// Which dimension of an operand is contiguous: the summed one, or the rows of A (columns of B).
+enum class Major : int { kK = 0, kMN = 1 };
+
+// How 16-byte chunks are exchanged, as descriptors of shared operands encode it.
+enum class Swizzle : u32 { kNone = 0, k128B = 1, k64B = 2, k32B = 3 };
+
+// Tensors of 16-bit elements and their tiles, innermost dimension first.
+struct TileMap {
+  static constexpr int kMostRank = 5;
+  const void* base = nullptr;
+  int rank = 0;
+  u64 extent[kMostRank] = {};  // elements
+  u64 stride[kMostRank] = {};  // bytes; that of the innermost is the size of an element
+  u32 box[kMostRank] = {};     // elements of a tile
+  Swizzle swizzle = Swizzle::kNone;
+};
+
+// What the copy engine reads instead: 128 bytes, written by the driver or by the emulator.
+struct alignas(64) TensorMap {
+  u64 opaque[16];
+};
+
+// Where in a tensor a tile begins; negative or beyond the end: the elements there read as 0.
+template <int rank> struct Coordinates {
+  int at[rank];
+};
+template <class... Index> Coordinates(Index...) -> Coordinates<sizeof...(Index)>;
+
 // The bits of a 16-bit element. If those of kExponent are all set it is an infinity or a NaN.
 // kParts of them hold a float32 to 22 bits or better.
 struct Float16 {

@@ -33,6 +33,8 @@ struct Named {
   const Tensor& tensor;
 };
 
+}  // namespace
+
 GlobalMemory memory_of(const core::Problem& p) {
   GlobalMemory memory;
   for (const Named& n : {Named{"out", p.out}, Named{"lse", p.lse}}) {
@@ -54,6 +56,8 @@ GlobalMemory memory_of(const core::Problem& p) {
   }
   return memory;
 }
+
+namespace {
 
 // The least that a GPU of sm_80 or newer offers a block (8.6, 8.9 and 12.0).
 const plan::Gpu kGpu{.name = "the emulator",

@@ -7,6 +7,9 @@
 
 namespace tessera::emulator {
 
+// The tensors of a problem, as a kernel may touch them.
+GlobalMemory memory_of(const core::Problem& p);
+
 // What the kernels of sm_80 do not do with a problem, as a sentence; empty if they do all of it.
 std::string refusal(const core::Problem& p);
 

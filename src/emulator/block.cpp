@@ -25,7 +25,25 @@ Event Thread::now() const { return {id, warp->epoch}; }
 bool Thread::knows(Event e) const {
   if (e.thread == id) return true;
   if (e.warp() == warp->id && e.epoch <= warp->met) return true;
-  return warp->clock.knows(e) || (own && own->knows(e));
+  if (warp->clock.knows(e) || (own && own->knows(e))) return true;
+  return std::any_of(phases.begin(), phases.end(),
+                     [e](const Phase& p) { return p.known->knows(e); });
+}
+
+bool Thread::knows_behind_fence(Event e) const {
+  if (warp->clock.fenced.knows(e) || (own && own->fenced.knows(e))) return true;
+  return std::any_of(phases.begin(), phases.end(),
+                     [e](const Phase& p) { return p.known->fenced.knows(e); });
+}
+
+// A later phase of a barrier knows what the earlier ones did.
+void Thread::learn(const Phase& phase) {
+  for (Phase& p : phases)
+    if (p.barrier == phase.barrier) {
+      p = phase;
+      return;
+    }
+  phases.push_back(phase);
 }
 
 Block::Block(Grid& grid, Index3 at, u32 first_warp)
@@ -47,7 +65,26 @@ Block::Block(Grid& grid, Index3 at, u32 first_warp)
     w.ready.push_back(&t);
   }
   for (Warp& w : warps_) w.priority = grid.random();
+  // What a kernel is given at launch: an equal share of an SM's registers, in eights.
+  const int registers = std::min(65536 / int(threads_.size()) / 8 * 8, 255);
+  for (Warp& w : warps_) w.registers = registers;
+  for (std::size_t g = 0; 4 * g + 3 < warps_.size(); ++g) {
+    Warpgroup& group = warpgroups_.emplace_back();
+    for (std::size_t i = 0; i < 4; ++i) group.warps[i] = &warps_[4 * g + i];
+    group.actor = add_actor("the wgmma of warpgroup " + std::to_string(g));
+    group.base = grid.last_epoch(group.actor) + 1;
+  }
 }
+
+Block::~Block() {
+  for (const u32 actor : actors_) grid_.free_actor(actor);
+}
+
+u32 Block::add_actor(const std::string& name) {
+  return actors_.emplace_back(grid_.add_actor(name));
+}
+
+Warpgroup& Block::warpgroup() { return warpgroups_[std::size_t(self->index / 128)]; }
 
 void Block::start(const std::function<void()>& body, std::deque<Fiber>& fibers) {
   for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -86,12 +123,31 @@ std::string Block::name_of(u32 thread, Site site) const { return grid_.name_of(t
 
 // All lanes of the warp know what each of them did and knows.
 void Block::order(Warp& warp) {
+  settle(warp);
   for (Thread* lane : warp.lanes) {
     if (lane->own) warp.clock.join(*lane->own);
     lane->own.reset();
+    for (const Phase& p : lane->phases) warp.clock.join(*p.known);
+    lane->phases.clear();
   }
   warp.met = warp.epoch++;
   warp.clock.learn_warp(warp.id, warp.met);
+}
+
+void Block::settle(Warp& warp) {
+  const auto has = [](const Thread* lane, const Phase& phase) {
+    return std::any_of(lane->phases.begin(), lane->phases.end(),
+                       [&](const Phase& p) { return p.known == phase.known; });
+  };
+  const std::vector<Phase> of_first = warp.lanes[0]->phases;
+  for (const Phase& phase : of_first) {
+    if (!std::all_of(warp.lanes.begin(), warp.lanes.end(),
+                     [&](const Thread* lane) { return has(lane, phase); }))
+      continue;
+    warp.clock.join(*phase.known);
+    for (Thread* lane : warp.lanes)
+      std::erase_if(lane->phases, [&](const Phase& p) { return p.known == phase.known; });
+  }
 }
 
 void Block::sync_warp(Where where) {
@@ -121,10 +177,12 @@ void Block::sync(Arrival arrival, Where where) {
     if (arrival.wait) warp.barrier = arrival.id;
     if ((b.arrived += 32) >= b.expected) release(b);
   });
+  const u64 from = grid_.now();
   while (self->warp->barrier >= 0) {
     self->warp->ready.push_back(self);
     pause();
   }
+  if (self->lane() == 0) grid_.trace({this, self->index, self->role, where, from});
 }
 
 void Block::release(NamedBarrier& b) {
@@ -136,6 +194,15 @@ void Block::release(NamedBarrier& b) {
   b = {};
 }
 
+void Block::publish(Clock& place) {
+  Thread& me = *self;
+  place.join(me.warp->clock);
+  if (me.own) place.join(*me.own);
+  for (const Phase& p : me.phases) place.join(*p.known);
+  place.learn(me.now());
+  ++me.warp->epoch;
+}
+
 // As release: this lane's past is published by its next atomics. As acquire: it knows what its
 // atomics have seen. Source: PTX ISA, "Memory Consistency Model", causality order.
 void Block::fence() {
@@ -144,10 +211,15 @@ void Block::fence() {
     if (!me.own) me.own.emplace();
     me.own->join(*me.observed);
   }
-  Clock& out = me.published.emplace(me.warp->clock);
-  if (me.own) out.join(*me.own);
-  out.learn(me.now());
-  ++me.warp->epoch;
+  publish(me.published.emplace());
+}
+
+// All that this lane did and knows stands behind a proxy fence from now on.
+void Block::fence_async() {
+  Clock known;
+  publish(known);
+  if (!self->own) self->own.emplace();
+  self->own->fenced.join(known);
 }
 
 void Block::exchange(Clock& place) {
@@ -211,6 +283,7 @@ void Block::wait_copies(u32 pending, Where where) {
 }
 
 void Block::land_some() {
+  if (grid_.random() % 2 != 0 && engine.land_one()) return;
   Thread& t = threads_[grid_.random() % threads_.size()];
   if (t.copies.empty()) return;
   Copy& c = t.copies[grid_.random() % t.copies.size()];
@@ -219,9 +292,110 @@ void Block::land_some() {
 
 // ---- The end ----
 
-void Block::check_exit(const Thread& thread) const {
-  if (!thread.copies.empty())
-    report({"exit", thread.where.site}, "ends without waiting for its cp.async");
+void Block::check_exit(Thread& thread) {
+  const Where exit{"exit", thread.where.site};
+  if (!thread.copies.empty()) report(exit, "ends without waiting for its cp.async");
+  engine.check_exit(thread);
+  if (std::size_t(thread.index / 128) < warpgroups_.size() &&
+      thread.warp->done < warpgroup().issued())
+    report(exit, "ends without waiting for its wgmmas (wgmma.wait_group)");
+  const auto others = std::count_if(threads_.begin(), threads_.end(), [&](const Thread& t) {
+    return &t != &thread && !t.fiber->ended();
+  });
+  if (others != 0) return;
+  while (engine.land_one()) {}
+  engine.check_end();
+  check_visits();
+}
+
+// ---- Between blocks ----
+
+// Where a block is cited, the address says which: rank + 1 in the upper eight bits. Without them it
+// is the block's own.
+u32 Block::remote_address(u32 mine, int rank, Where where) const {
+  self->where = where;
+  if (rank < 0 || rank >= int(cluster->blocks.size()))
+    report(where, "there is no rank " + std::to_string(rank) + " in a cluster of " +
+                      std::to_string(cluster->blocks.size()) + " blocks");
+  return (mine & 0xffffff) | u32(rank + 1) << 24;
+}
+
+Block::Shared Block::locate(u32 address, Where where) {
+  if (address >> 24 == 0) return {*this, address};
+  const std::size_t rank = (address >> 24) - 1;
+  if (rank >= cluster->blocks.size()) report(where, "is given what is no address of the cluster");
+  Block& other = *cluster->blocks[rank];
+  if (&other == this) return {other, address & 0xffffff};
+  if (other.ended())
+    report(where, "touches shared memory of rank " + std::to_string(rank) + ", which has ended");
+  other.note_visit(*self, where);
+  return {other, address & 0xffffff};
+}
+
+void Block::note_visit(const Thread& visitor, Where where) {
+  visits_.insert_or_assign(visitor.id, Visit{visitor.now(), where});
+}
+
+// The last thread is about to end: somebody here must know that all visitors have left.
+void Block::check_visits() const {
+  for (const auto& [thread, visit] : visits_)
+    if (!std::any_of(threads_.begin(), threads_.end(),
+                     [e = visit.event](const Thread& t) { return t.knows(e); }))
+      report({"exit", self->where.site},
+             "the block ends although the " + std::string(visit.where.word) + " of " +
+                 name_of(thread, visit.where.site) +
+                 " in the cluster may still come: a barrier of the cluster is missing");
+}
+
+// ---- Waiting ----
+
+void Block::park(Place& place, Where where) {
+  Thread& me = *self;
+  me.where = where;
+  me.place = &place;
+  place.waiting.push_back(&me);
+  pause();
+  me.place = nullptr;
+}
+
+void Block::wake(Place& place) {
+  for (Thread* t : place.waiting) t->warp->ready.push_back(t);
+  place.waiting.clear();
+}
+
+bool Block::elect(Where where) {
+  bool chosen = false;
+  meet(where, chosen, [this](bool** lanes) { *lanes[grid_.launch().seed % 32] = true; });
+  return chosen;
+}
+
+std::string RegisterPool::describe(const Thread&) const {
+  return "the block's pool has " + std::to_string(free) + " registers for each thread of a warp";
+}
+
+void Block::set_registers(int count, bool take, Where where) {
+  if (count < 24 || count > 256 || count % 8 != 0)
+    report(where, std::to_string(count) + " registers: it takes a multiple of 8 from 24 to 256");
+  meet(where, count, [&](int**) {
+    Warp& warp = *self->warp;
+    if (take ? count < warp.registers : count > warp.registers)
+      report(where, "asks for " + std::to_string(count) + " registers a thread, but has " +
+                        std::to_string(warp.registers));
+    if (take) return;
+    registers_.free += warp.registers - count;
+    warp.registers = count;
+    wake(registers_);
+  });
+  Warp& warp = *self->warp;
+  while (warp.registers < count) {
+    const int more = count - warp.registers;
+    if (more <= registers_.free) {
+      registers_.free -= more;
+      warp.registers = count;
+    } else {
+      park(registers_, where);
+    }
+  }
 }
 
 std::string Block::waiting() const {
@@ -231,7 +405,11 @@ std::string Block::waiting() const {
     std::string what =
         std::string(t.role) + " waits in " + t.where.word + " at " + place_of(t.where.site);
     const Warp& w = *t.warp;
-    if (w.barrier >= 0) {
+    if (t.place != nullptr) {
+      what += ": " + t.place->describe(t);
+    } else if (w.barrier == kWholeWarpgroup) {
+      what += ": other warps of the warpgroup have not come";
+    } else if (w.barrier >= 0) {
       const NamedBarrier& b = barriers_[std::size_t(w.barrier)];
       what += ": barrier " + std::to_string(w.barrier) + " has " + std::to_string(b.arrived) +
               " of " + std::to_string(b.expected) + " threads";

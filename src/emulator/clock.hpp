@@ -1,8 +1,10 @@
-// What somebody knows to have happened: vector clocks over the warps of a grid.
+// What somebody knows to have happened: vector clocks over the actors of a grid.
 //
-// The lanes of a warp agree on nearly everything, so there is one clock for each warp. An entry
-// says up to which of its epochs all lanes of that warp are known. What a single lane published, or
-// learnt, through an atomic stands in `lanes`.
+// The lanes of a warp agree on nearly everything, so there is one entry for each warp. It says up
+// to which of its epochs all lanes of that warp are known. What a single lane published stands in
+// `lanes`. Words that end on their own time are actors too, numbered after the warps: an mbarrier,
+// whose epochs are its phases, and what counts the multiplications of a warpgroup or the bulk
+// stores of a thread.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -12,26 +14,27 @@
 
 namespace tessera::emulator {
 
+using device::i64;
 using device::u16;
 using device::u32;
 using device::u64;
 
-// An event: the epoch of the warp in which a thread of the grid did something.
+// Something that a thread of the grid did in an epoch of its warp, or that an actor completed.
 struct Event {
-  u32 thread = 0, epoch = 0;
+  u32 thread = 0, epoch = 0;  // of an actor: 32 times its number
   u32 warp() const { return thread / 32; }
 };
 
-struct Clock {
+struct Known {
   std::vector<u32> warps;
-  std::vector<Event> lanes;
+  std::vector<Event> lanes;  // in the order of threads
 
   bool knows(Event e) const {
     if (e.warp() < warps.size() && warps[e.warp()] >= e.epoch) return true;
-    return std::any_of(lanes.begin(), lanes.end(),
-                       [e](Event l) { return l.thread == e.thread && l.epoch >= e.epoch; });
+    const auto l = find(e.thread);
+    return l != lanes.end() && l->thread == e.thread && l->epoch >= e.epoch;
   }
-  void join(const Clock& other) {
+  void join(const Known& other) {
     warps.resize(std::max(warps.size(), other.warps.size()));
     for (std::size_t w = 0; w < other.warps.size(); ++w)
       warps[w] = std::max(warps[w], other.warps[w]);
@@ -42,12 +45,27 @@ struct Clock {
     warps[warp] = std::max(warps[warp], epoch);
   }
   void learn(Event e) {
-    for (Event& l : lanes)
-      if (l.thread == e.thread) {
-        l.epoch = std::max(l.epoch, e.epoch);
-        return;
-      }
-    lanes.push_back(e);
+    if (e.warp() < warps.size() && warps[e.warp()] >= e.epoch) return;
+    const auto l = lanes.begin() + (find(e.thread) - lanes.cbegin());
+    if (l != lanes.end() && l->thread == e.thread)
+      l->epoch = std::max(l->epoch, e.epoch);
+    else
+      lanes.insert(l, e);
+  }
+
+ private:
+  std::vector<Event>::const_iterator find(u32 thread) const {
+    return std::lower_bound(lanes.begin(), lanes.end(), thread,
+                            [](Event l, u32 t) { return l.thread < t; });
+  }
+};
+
+struct Clock : Known {
+  Known fenced;  // the part that a fence.proxy.async stands behind
+
+  void join(const Clock& other) {
+    Known::join(other);
+    fenced.join(other.fenced);
   }
 };
 

@@ -17,6 +17,8 @@ constexpr u64 kLatenesses[] = {1, 20, 400, std::numeric_limits<u64>::max()};
 // Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", 2010.
 constexpr u64 kTurnsOfPriority = 300;
 
+int blocks_of(Index3 grid) { return grid.x * grid.y * grid.z; }
+
 // Stacks, one set for each block that is resident at a time; they serve launch after launch.
 std::deque<Fiber>& stacks(std::size_t set, int threads) {
   static thread_local std::deque<std::deque<Fiber>> sets;
@@ -65,7 +67,7 @@ void Grid::read_global(const void* from, std::size_t bytes, const Access& access
   GlobalMemory::Buffer& b = buffer_of(from, access, "reads");
   const auto at = std::size_t(static_cast<const std::byte*>(from) - b.data);
   const bool is_copy = access.kind == Access::kCopy;
-  const std::size_t unit = is_copy ? 16 : bytes;
+  const std::size_t unit = is_copy ? 16 : access.kind == Access::kAsync ? 2 : bytes;
   if (std::uintptr_t(from) % unit != 0)
     access.by.block->report(
         access.where, "the address in " + b.name + " is not a multiple of " + std::to_string(unit));
@@ -101,15 +103,19 @@ Grid::Grid(const Launch& launch, GlobalMemory& memory, std::function<void()> ker
       memory_(memory),
       random_(launch.seed * 7919),
       by_priority_(launch.seed % 2 == 0),
-      lateness_(kLatenesses[random_() % std::size(kLatenesses)]) {
-  const Index3 g = launch.grid;
-  for (int i = std::min(launch.resident, g.x * g.y * g.z); i-- > 0;)
+      lateness_(kLatenesses[random_() % std::size(kLatenesses)]),
+      first_actor_(u32(blocks_of(launch.grid)) * u32(launch.threads / 32)) {
+  if (launch.grid.x % launch.cluster != 0)
+    throw Violation("launch: " + std::to_string(launch.grid.x) +
+                    " blocks along x are not whole clusters of " + std::to_string(launch.cluster));
+  for (int i = std::max(std::min(launch.resident, blocks_of(launch.grid)), launch.cluster);
+       i-- > 0;)
     free_stacks_.push_back(&stacks(std::size_t(i), launch.threads));
   body_ = [this, call = std::move(kernel)] {
     try {
       call();
       self->block->check_exit(*self);
-      ++self->warp->ended;
+      if (++self->warp->ended == 32) self->block->cluster->end_phase_if_due();
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -117,12 +123,20 @@ Grid::Grid(const Launch& launch, GlobalMemory& memory, std::function<void()> ker
 }
 
 void Grid::admit() {
+  while (next_block_ < blocks_of(launch_.grid) && int(free_stacks_.size()) >= launch_.cluster)
+    admit_cluster();
+}
+
+void Grid::admit_cluster() {
   const Index3 g = launch_.grid;
-  const int blocks = g.x * g.y * g.z, warps = launch_.threads / 32;
-  while (next_block_ < blocks && int(resident_.size()) < launch_.resident) {
+  const int warps = launch_.threads / 32;
+  Cluster& cluster = clusters_.emplace_back();
+  for (int rank = 0; rank < launch_.cluster; ++rank) {
     const int i = next_block_++;
     Block& block = resident_.emplace_back(*this, Index3{i % g.x, i / g.x % g.y, i / g.x / g.y},
                                           u32(i) * u32(warps));
+    block.cluster = &cluster;
+    cluster.blocks.push_back(&block);
     stacks_of_[&block] = free_stacks_.back();
     block.start(body_, *free_stacks_.back());
     free_stacks_.pop_back();
@@ -167,20 +181,28 @@ void Grid::run_thread(Thread& thread) {
 }
 
 void Grid::retire() {
-  for (auto block = resident_.begin(); block != resident_.end();)
-    if (block->ended()) {
-      free_stacks_.push_back(stacks_of_[&*block]);
-      stacks_of_.erase(&*block);
-      block = resident_.erase(block);
-    } else {
-      ++block;
-    }
+  const auto has_gone = [this](const Block& block) {
+    if (!block.cluster->ended()) return false;
+    free_stacks_.push_back(stacks_of_[&block]);
+    stacks_of_.erase(&block);
+    return true;
+  };
+  std::vector<const Block*> gone;
+  for (const Block& block : resident_)
+    if (has_gone(block)) gone.push_back(&block);
+  std::erase_if(resident_, [&](const Block& block) {
+    return std::find(gone.begin(), gone.end(), &block) != gone.end();
+  });
+  std::erase_if(clusters_, [&](const Cluster& cluster) {
+    return std::find(gone.begin(), gone.end(), cluster.blocks.front()) != gone.end();
+  });
 }
 
 Statistics Grid::run() {
   admit();
   while (!resident_.empty()) {
     Warp* warp = choose();
+    if (warp == nullptr && land_any()) continue;
     if (warp == nullptr) report_deadlock();
     give_turn(*warp);
     if (lateness_ != 0 && random() % lateness_ == 0)
@@ -200,9 +222,33 @@ void Grid::report_deadlock() const {
   throw Violation(text);
 }
 
+// Nobody can run: what is under way ends.
+bool Grid::land_any() {
+  std::vector<Block*> blocks;
+  for (Block& block : resident_) blocks.push_back(&block);
+  const std::size_t first = random() % blocks.size();
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    if (blocks[(first + i) % blocks.size()]->engine.land_one()) return true;
+  return false;
+}
+
+u32 Grid::add_actor(const std::string& name) {
+  if (free_actors_.empty()) {
+    actors_.push_back({name});
+    return first_actor_ + u32(actors_.size()) - 1;
+  }
+  const u32 actor = free_actors_.back();
+  free_actors_.pop_back();
+  actors_[actor - first_actor_].name = name;
+  return actor;
+}
+
+void Grid::free_actor(u32 actor) { free_actors_.push_back(actor); }
+
 std::string Grid::name_of(u32 thread, Site site) const {
   const int warps = launch_.threads / 32;
   const std::string line = site.file != nullptr ? " at line " + std::to_string(site.line) : "";
+  if (thread / 32 >= first_actor_) return actors_[thread / 32 - first_actor_].name + line;
   for (const Block& block : resident_)
     if (const Thread* t = block.find(thread))
       return std::string(t->role) + " " + std::to_string(t->index) + line;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emulator/block.hpp"
+#include "emulator/trace.hpp"
 
 namespace tessera::emulator {
 
@@ -19,7 +20,9 @@ struct Launch {
   int threads = 32;
   u32 shared_bytes = 0;
   u64 seed = 1;      // of the schedule and of when copies land
-  int resident = 3;  // blocks that run at a time
+  int resident = 3;  // blocks that run at a time, or one cluster
+  int cluster = 1;   // blocks of a cluster, neighbours along x
+  Trace* trace = nullptr;
 };
 
 // What a kernel may touch. Addresses beyond it are out of bounds.
@@ -59,6 +62,17 @@ class Grid {
 
   const Launch& launch() const { return launch_; }
   u64 random() { return random_(); }
+  u64 now() const { return statistics_.steps; }
+  void trace(const Trace::Span& span) const {
+    if (launch_.trace != nullptr) [[unlikely]]
+      launch_.trace->add(span, now());
+  }
+
+  // Actors beside the warps: whatever ends on its own time.
+  u32 add_actor(const std::string& name);
+  void free_actor(u32 actor);
+  u32 last_epoch(u32 actor) const { return actors_[actor - first_actor_].last; }
+  void set_last_epoch(u32 actor, u32 epoch) { actors_[actor - first_actor_].last = epoch; }
 
   void read_global(const void* from, std::size_t bytes, const Access& access);
   void write_global(const void* to, std::size_t bytes, const Access& access);
@@ -69,6 +83,8 @@ class Grid {
 
  private:
   void admit();
+  void admit_cluster();
+  bool land_any();
   Warp* choose();
   void give_turn(Warp& warp);
   void run_thread(Thread& thread);
@@ -83,6 +99,14 @@ class Grid {
   bool by_priority_;  // else every ready warp is as likely as another
   u64 lateness_;      // a copy lands, on average, after so many turns
   int next_block_ = 0;
+  struct Actor {
+    std::string name;
+    u32 last = 0;  // epoch
+  };
+  std::vector<Actor> actors_;
+  std::vector<u32> free_actors_;
+  u32 first_actor_;
+  std::list<Cluster> clusters_;
   std::list<Block> resident_;
   std::vector<std::deque<Fiber>*> free_stacks_;
   std::map<const Block*, std::deque<Fiber>*> stacks_of_;

@@ -2,6 +2,8 @@
 // whether an asynchronous copy is still on its way there.
 #pragma once
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,13 +13,22 @@
 namespace tessera::emulator {
 
 struct Thread;
+struct Warp;
 
 // What a word does to memory.
 struct Access {
-  enum Kind : unsigned char { kOrdinary, kAtomic, kCopy };
+  // kAsync: through the async proxy, by the copy engine or the tensor core of a warpgroup.
+  enum Kind : unsigned char { kOrdinary, kAtomic, kCopy, kAsync };
   Thread& by;
   Where where;
   Kind kind = kOrdinary;
+  std::optional<Event> ends = {};            // the event by which others know that it is over
+  std::span<Warp* const> together = {};      // each of these must know what came before, not `by`
+  std::optional<device::Swizzle> mode = {};  // by which a tensor core finds its operand
+
+  bool knows(Event e) const;
+  bool knows_behind_fence(Event e) const;
+  Event event() const;
 };
 
 class History {
@@ -32,6 +43,10 @@ class History {
   void write(std::size_t at, std::size_t bytes, const Access& access);
   // The copy to these 16 bytes has been waited for: from now on it is a store of its thread.
   void landed(std::size_t at, const Access& access);
+  // The copy engine has written these 16 bytes, in a phase that ends with the event.
+  void landed(std::size_t at, Event ends, device::Swizzle mode);
+  // An mbarrier lives in these eight bytes from now on.
+  void settle_barrier(std::size_t at, const Access& access);
 
  private:
   struct Record {
@@ -42,7 +57,8 @@ class History {
   };
   struct Granule {  // 16 bytes
     std::vector<Record> writes, reads;
-    u16 defined = 0;
+    u16 defined = 0, barriers = 0;
+    std::optional<device::Swizzle> mode = {};  // by which the copy engine wrote it
   };
   // Made when something happens there: tensors may reach further than there is memory.
   using Page = std::vector<Granule>;
@@ -56,6 +72,13 @@ class History {
   Granule& granule(std::size_t i);
   template <class Visit> void each_part(std::size_t at, std::size_t bytes, Visit visit);
   void check_bounds(std::size_t at, std::size_t bytes, const Access& access) const;
+  struct Clash {  // how a report names two accesses
+    const char *verb, *other_verb, *other_noun;
+  };
+  static bool in_order(const Record& record, const Access& access);
+  [[noreturn]] void fail_order(const Part& part, const Record& record, const Access& access,
+                               Clash clash) const;
+  void check_mode(const Part& part, const Access& access) const;
   void check_writes(const Part& part, const Access& access, const char* verb) const;
   void check_reads(const Part& part, const Access& access) const;
   [[noreturn]] void fail(const Access& access, const char* verb, std::size_t at,

@@ -2,10 +2,9 @@
 #pragma once
 #include "device/types.cuh"
 #include "emulator/block.hpp"
+#include "emulator/warpgroup.hpp"
 
 namespace tessera::emulator {
-
-enum class Operands { kFloat16, kBfloat16 };
 
 // Lane 8i + r gives the address of row r of matrix i.
 device::Vector4 load_matrices(u32 row, bool transposed, Where where);

@@ -61,9 +61,11 @@ const Shape& shape_for(const Problem& p) {
 
 std::string_view why(Weighing weighing) {
   switch (weighing) {
-    case Weighing::kBand: return "a band, lengths and rows of whole 16 bytes; every GPU since Ampere";
+    case Weighing::kBand:
+      return "a band, lengths and rows of whole 16 bytes; every GPU since Ampere";
     case Weighing::kExact:
-      return "few rows, out in float32 or batch invariant: weights are not rounded; every GPU since "
+      return "few rows, out in float32 or batch invariant: weights are not rounded; every GPU "
+             "since "
              "Ampere";
     case Weighing::kFloat32: return "float32 on multiply-adds; every GPU since Ampere";
     default: return "scores change pair by pair, or rows lie anyhow; every GPU since Ampere";
@@ -148,8 +150,7 @@ GpuPlan make_gpu_plan(const Problem& p, const Gpu& gpu) {
   if (const std::string why = refusal(p, gpu); !why.empty())
     core::fail(core::Status::kUnsupported, why);
   const Shape& shape = shape_for(p);
-  return {.kernel = {device::Direction::kForward, kFamily, p.q.dtype, shape.dim,
-                     shape.weighing},
+  return {.kernel = {device::Direction::kForward, kFamily, p.q.dtype, shape.dim, shape.weighing},
           .tile_q = shape.tile_q,
           .tile_k = shape.tile_k,
           .stages = shape.stages,

@@ -35,7 +35,7 @@ Case case_of(const Shape& s, DType dtype) {
 }
 
 class Accuracy : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Accuracy, testing::ValuesIn(names_with_emulator()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Accuracy, testing::ValuesIn(names_with_hopper()), parameter_name);
 
 TEST_P(Accuracy, keeps_the_table_and_is_never_worse_than_twice_standard_attention) {
   for (const Promise& promise : kPromises)

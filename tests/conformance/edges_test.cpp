@@ -11,7 +11,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Edges : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Edges, testing::ValuesIn(names_with_emulator()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Edges, testing::ValuesIn(names_with_hopper()), parameter_name);
 
 // More rows than one task has, more keys than one block, and no size a whole number of vectors.
 const Case kCase{

@@ -7,6 +7,19 @@ tessera_test(emulator_tests emulator emulator/*_test.cpp)
 target_include_directories(emulator_tests PRIVATE ${PROJECT_BINARY_DIR}/world/emulator)
 target_compile_options(emulator_tests PRIVATE -O3)
 
+# The probes that silicon answers too (tests/gpu/isa_equivalence.sh), under two schedules.
+file(GLOB probe_sources CONFIGURE_DEPENDS gpu/*.cpp)
+list(FILTER probe_sources EXCLUDE REGEX "_test\\.cpp$")
+add_executable(isa_equivalence ${probe_sources})
+add_dependencies(tests isa_equivalence)
+tessera_use_view(isa_equivalence gpu)
+target_include_directories(isa_equivalence PRIVATE ${PROJECT_BINARY_DIR}/world/emulator)
+target_compile_options(isa_equivalence PRIVATE -O3)
+target_link_libraries(isa_equivalence PRIVATE $<TARGET_OBJECTS:emulator>
+  $<TARGET_OBJECTS:plan> $<TARGET_OBJECTS:core>)
+add_test(NAME emulator.isa_equivalence_alone COMMAND isa_equivalence --alone)
+set_tests_properties(emulator.isa_equivalence_alone PROPERTIES LABELS emulator)
+
 # Headers alone, ptxas' words, and bugs planted in the kernel: Python's unittest with a compiler.
 find_program(TESSERA_NVCC nvcc DOC "nvcc, for tests that compile the kernels; they need no GPU")
 set(sanitized "")

@@ -9,10 +9,9 @@
 
 #include "core/random.hpp"
 #include "core/reference.hpp"
-#include "device/kernel/forward_f32_sm80.cuh"
-#include "device/kernel/forward_sm80.cuh"
+#include "device/kernel/forward_all.cuh"
 #include "emulator/grid.hpp"
-#include "emulator/params.hpp"
+#include "plan/params.hpp"
 
 namespace {
 
@@ -59,6 +58,7 @@ template <class C> constexpr emulator::Launch launch_of() {
 }
 
 using Plain = device::Config<device::Bfloat16, kDim>;
+using Band = device::Config<device::Bfloat16, kDim, Weighing::kBand>;
 using Exact = device::Config<device::Bfloat16, kDim, Weighing::kExact>;
 using Words = device::Config<float, kDim, Weighing::kFloat32>;
 constexpr DType kBfloat16 = DType::kBfloat16, kFloat32 = DType::kFloat32;
@@ -67,6 +67,7 @@ const Scenario kScenarios[] = {
     {"plain", kBfloat16, kBfloat16, 0, false, 5e-3, device::forward<Plain>, launch_of<Plain>()},
     {"dropout", kBfloat16, kBfloat16, 0.4f, false, 5e-3, device::forward<Plain>,
      launch_of<Plain>()},
+    {"band", kBfloat16, kBfloat16, 0, false, 5e-3, device::forward_band<Band>, launch_of<Band>()},
     {"exact", kBfloat16, kFloat32, 0, true, 2e-6, device::forward<Exact>, launch_of<Exact>()},
     {"float32", kFloat32, kFloat32, 0.4f, true, 2e-6, device::forward_f32<Words>,
      launch_of<Words>()},
@@ -146,7 +147,7 @@ const Scenario& scenario(std::string_view name) {
 int main(int count, char** arguments) {
   const Scenario& s = scenario(count > 1 ? arguments[1] : "plain");
   Problem problem(s);
-  const device::ForwardParams params = emulator::forward_params(problem.p);
+  const device::ForwardParams params = plan::forward_params(problem.p);
   emulator::GlobalMemory memory = problem.memory();
   emulator::Launch launch = s.launch;
   launch.seed = std::strtoull(count > 2 ? arguments[2] : "1", nullptr, 10);

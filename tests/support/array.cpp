@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::byte kPoison{0xff};   // a NaN in every floating type
 constexpr std::int64_t kGuard = 13;  // elements; odd, so that no vector load is aligned by luck
-constexpr std::int64_t kGap = 5;     // elements at the end of a padded row
+constexpr std::int64_t kAlignedGuard = 16;  // what is allocated is aligned
+constexpr std::int64_t kGap = 5;            // elements at the end of a padded row
 
 // Dimensions from the outermost to the innermost.
 std::array<int, 4> order_of(Layout layout) {
@@ -39,8 +40,8 @@ Index4 strides_of(const Index4& shape, Layout layout) {
 }  // namespace
 
 std::string_view name_of(Layout layout) {
-  constexpr std::string_view names[] = {"dense",  "heads-first", "transposed",     "spread",
-                                        "padded", "reversed",    "shared-by-heads"};
+  constexpr std::string_view names[] = {"dense",  "heads-first", "transposed",      "spread",
+                                        "padded", "reversed",    "shared-by-heads", "aligned"};
   return names[std::size_t(layout)];
 }
 
@@ -56,12 +57,13 @@ Array::Array(DType dtype, const Index4& shape, Layout layout) {
   for (std::size_t n = 0; n < 4; ++n)
     extent += std::max<std::int64_t>(0, shape[n] - 1) * view_.stride[n];
   const std::int64_t size = core::size_of(dtype);
-  origin_ = kGuard * size;
+  const std::int64_t guard = layout == Layout::kAligned ? kAlignedGuard : kGuard;
+  origin_ = guard * size;
   if (layout == Layout::kReversed && shape[1] > 0) {
     origin_ += (shape[1] - 1) * view_.stride[1] * size;
     view_.stride[1] = -view_.stride[1];
   }
-  bytes_.resize(std::size_t((extent + 2 * kGuard) * size), kPoison);
+  bytes_.resize(std::size_t((extent + 2 * guard) * size), kPoison);
 }
 
 core::Tensor Array::tensor() const {

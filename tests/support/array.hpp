@@ -23,7 +23,9 @@ enum class Layout {
   kPadded,         // dense, but rows have a gap at their end
   kReversed,       // the sequence runs backwards
   kSharedByHeads,  // stride 0: all heads are one
+  kAligned,        // dense, from a multiple of 16 bytes on, as a copy engine wants it
 };
+// Those that every backend takes.
 inline constexpr Layout kLayouts[] = {
     Layout::kDense,  Layout::kHeadsFirst, Layout::kTransposed,   Layout::kSpread,
     Layout::kPadded, Layout::kReversed,   Layout::kSharedByHeads};

@@ -106,6 +106,12 @@ std::vector<std::string> and_emulator(std::vector<std::string> names) {
 
 std::vector<std::string> names_with_emulator() { return and_emulator(backend_names()); }
 
+std::vector<std::string> names_with_hopper() {
+  std::vector<std::string> names = names_with_emulator();
+  if (has_emulator()) names.emplace_back("emulator/sm90");
+  return names;
+}
+
 std::vector<std::string> complete_names_with_emulator() {
   return and_emulator(complete_backend_names());
 }
@@ -157,9 +163,9 @@ std::string Backend::command(const Case& c) const {
 namespace {
 
 // No part of the library: the call is converted as the library would, and its problem emulated.
-void run_emulated(const tessera_attention_desc& desc, Outputs& outputs) {
+void run_emulated(const Backend& on, const tessera_attention_desc& desc, Outputs& outputs) {
   try {
-    emulate(api::convert(desc, api::Purpose::kRun).problem);
+    emulate(api::convert(desc, api::Purpose::kRun).problem, target_of(on.name));
     outputs.status = TESSERA_OK;
   } catch (const core::Error& e) {
     outputs.status = static_cast<tessera_status>(e.status());
@@ -178,7 +184,7 @@ void run(const Backend& on, tessera_attention_desc desc, Outputs& outputs) {
   if (on.is_reference()) desc.score_max = &outputs.score_max;
   outputs.out.poison();
   outputs.lse.poison();
-  if (on.is_emulator()) return run_emulated(desc, outputs);
+  if (on.is_emulator()) return run_emulated(on, desc, outputs);
   outputs.status = on.is_gpu() ? attend_on_gpu(on.context, desc, &error)
                                : tessera_attention(on.context, &desc, &error);
   outputs.message = error.message;

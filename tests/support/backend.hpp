@@ -20,7 +20,9 @@ std::vector<std::string> complete_backend_names();
 // backend_names(); "emulator/sm80", the GPU kernels in software, where there is an emulator; and
 // "cuda", where there is a GPU.
 std::vector<std::string> names_with_emulator();
-// The same of complete_backend_names().
+// The same and "emulator/sm90".
+std::vector<std::string> names_with_hopper();
+// The first of complete_backend_names().
 std::vector<std::string> complete_names_with_emulator();
 // The same without the emulator, for laws that would take it long.
 std::vector<std::string> names_with_gpu();

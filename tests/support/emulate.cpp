@@ -4,6 +4,7 @@
 
 #ifdef TESSERA_HAS_EMULATOR
 #include "emulator/backend.hpp"
+#include "emulator/backend_sm90.hpp"
 #endif
 
 namespace tessera::test {
@@ -12,16 +13,18 @@ namespace tessera::test {
 
 bool has_emulator() { return true; }
 
-void emulate(const core::Problem& p) {
+void emulate(const core::Problem& p, std::string_view architecture) {
   static std::uint64_t calls = 0;
-  emulator::run(p, test_seed() + calls++);
+  const std::uint64_t seed = test_seed() + calls++;
+  const bool own = architecture == "sm90" && emulator::refusal_of_sm90(p).empty();
+  own ? emulator::run_on_sm90(p, seed) : emulator::run(p, seed);
 }
 
 #else
 
 bool has_emulator() { return false; }
 
-void emulate(const core::Problem&) {}
+void emulate(const core::Problem&, std::string_view) {}
 
 #endif
 

@@ -52,8 +52,8 @@ template <class T> struct Output {
     T* to = static_cast<T*>(p.out.data) + place(i + first, 8 * chunk);
     const i64 stride = together * p.out.stride[1];
     if (p.out_vectors && p.value_dim == Tile::kDim && i + rows <= s.queries && !except) {
-      TS_UNROLL for (int r = 0; r < rows; r += together, to += stride) isa::store(
-          reinterpret_cast<Vector4*>(to), isa::load(tile.at(row + r + first, chunk)));
+      TS_UNROLL for (int r = 0; r < rows; r += together, to += stride)
+          isa::store(reinterpret_cast<Vector4*>(to), isa::load(tile.at(row + r + first, chunk)));
       return;
     }
     for (int r = first; r < rows; r += together, to += stride) {

@@ -33,8 +33,8 @@ template <int halves> TS_DEVICE u32 rows_where(const bool (&is)[halves]) {
   TS_UNROLL for (int h = 0; h < halves; ++h) some = some || is[h];
   if (!isa::any(some)) return 0;
   u32 rows = 0;
-  TS_UNROLL for (int r = 0; r < 8 * halves; ++r)
-      if (isa::any(isa::lane() / 4 == r % 8 && is[r / 8])) rows |= 1u << r;
+  TS_UNROLL for (int r = 0; r < 8 * halves;
+                 ++r) if (isa::any(isa::lane() / 4 == r % 8 && is[r / 8])) rows |= 1u << r;
   return rows;
 }
 
@@ -120,21 +120,35 @@ template <class C> struct WarpRows {
   }
 };
 
+// Rows of a warp from `first` on, pair by pair: all columns of those that are wrong, and of the
+// other odd ones those that see a value that is not finite. Out of line, for few calls need it.
+template <class C>
+TS_OUTLINE void careful_rows(const ForwardParams& p, i64 first, int column, u32 odd, u32 wrong) {
+  const Index3 at = isa::block();
+  const Sequence s(p, at.z);
+  const Head head{p, s, at.y};
+  for (int r = 0; r < C::kWarpRows; ++r)
+    if ((odd | wrong) >> r & 1 && first + r < s.queries)
+      CarefulRow<C>(head, first + r, column).compute({p, s, at.y}, wrong >> r & 1);
+}
+
 // Attention of a warp's rows. Where a result is not finite the tiles are run again without the
 // values that are not: that is the answer for rows that do not see them. The others get theirs pair
 // by pair. Finite data never pay.
 template <class C, class Warp>
 TS_DEVICE void compute(Warp& warp, const Output<typename C::T>& out) {
-  warp.attend(false);
-  const u32 odd = warp.odd_rows();
-  if (isa::any_in_block(odd != 0)) warp.attend(true);
-  const u32 wrong = warp.odd_rows() | warp.lost_rows();
+  u32 odd = 0, still_odd = 0;
+  for (bool scrubbing = false;; scrubbing = true) {
+    warp.attend(scrubbing);
+    still_odd = warp.odd_rows();
+    if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
+    odd = still_odd;
+  }
+  const u32 wrong = still_odd | warp.lost_rows();
   warp.store(out, wrong);
+  if (!(odd | wrong)) return;
   isa::sync_warp();
-  const i64 first = warp.work.rows.begin + warp.first_row();
-  for (int r = 0; r < 16; ++r)
-    if ((odd | wrong) >> r & 1)
-      CarefulRow<C>(warp.head, first + r, warp.first_column()).compute(out, wrong >> r & 1);
+  careful_rows<C>(warp.p, warp.work.rows.begin + warp.first_row(), warp.first_column(), odd, wrong);
 }
 
 // The grid: tiles of queries, heads, sequences; where queries are packed, one sequence more, whose

@@ -41,15 +41,6 @@ template <class C> struct Place {
   }
 };
 
-// Rows of a warp pair by pair: all that is `wrong` of them, and of the other `odd` ones the columns
-// that see a value that is not finite. Out of line, it costs the loops above no register.
-template <class C> TS_OUTLINE void careful_rows(const ForwardParams& p, u32 odd, u32 wrong) {
-  const Place<C> at(p, isa::block());
-  for (int r = 0; r < C::kWarpRows; ++r)
-    if ((odd | wrong) >> r & 1 && at.first_row() + r < at.s.queries)
-      CarefulRow<C>(at.head(), at.first_row() + r, 0).compute(at.out(), wrong >> r & 1);
-}
-
 // Rows of the block's tile that its sequence has room for and does not use.
 template <class C> TS_OUTLINE void clear_spare(const ForwardParams& p) {
   const Place<C> at(p, isa::block());
@@ -161,7 +152,7 @@ template <class C> struct BandWarp {
     store(at, wrong);
     if (!(odd | wrong)) return;
     isa::sync_warp();
-    careful_rows<C>(p, odd, wrong);
+    careful_rows<C>(p, at.first_row(), 0, odd, wrong);
   }
 };
 

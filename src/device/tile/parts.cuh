@@ -12,7 +12,8 @@ template <class T, int columns> struct Parts {
 // P = part 0 + part 1 + ..., each the rest of those before it, rounded.
 template <class T, int columns>
 TS_DEVICE void round(Parts<T, columns>& to, const Sums<columns>& from) {
-  Sums<columns> rest = from;
+  Sums<columns> rest;
+  TS_UNROLL for (int e = 0; e < rest.size; ++e) rest[e] = from[e];
   TS_UNROLL for (int n = 0; n < to.kCount; ++n) {
     round<T>(to.part[n], rest);
     TS_UNROLL for (int i = 0; i < to.part[n].size; ++i) {

@@ -20,9 +20,7 @@ template <int rows, int dim> struct SharedTile {
     return Address(u32(at) ^ u32(16 * chunks));
   }
   // `by`: a multiple of 8.
-  TS_DEVICE static Address down(Address at, int by) {
-    return Address(u32(at) + u32(by * dim * 2));
-  }
+  TS_DEVICE static Address down(Address at, int by) { return Address(u32(at) + u32(by * dim * 2)); }
 };
 
 // Eight elements of a row that cannot be copied as 16 bytes; zeros beyond `columns`.

@@ -11,6 +11,7 @@
 namespace tessera::device::isa {
 
 using emulator::here;
+using emulator::Registers;
 using emulator::Site;
 
 TS_DEVICE int thread() { return emulator::self->index; }
@@ -23,16 +24,6 @@ TS_DEVICE int again(int i) { return i; }
 TS_DEVICE Index3 again(Index3 i) { return i; }
 
 TS_DEVICE void role(const char* name) { emulator::self->role = name; }
-
-template <class T, int n> struct Registers {
-  static constexpr int size = n;
-  T value[n];
-  Registers() {
-    for (T& x : value) x = __builtin_bit_cast(T, emulator::kUndefined);
-  }
-  T& operator[](int i) { return value[i]; }
-  T operator[](int i) const { return value[i]; }
-};
 
 template <class T> struct Shuffle {
   T value;

@@ -10,9 +10,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Source, an_entry_is_the_template_with_its_numbers) {
-  const std::string text =
-      cuda::entry_text({device::Direction::kForward, 80, core::DType::kBfloat16, 256,
-                        device::Weighing::kExact});
+  const std::string text = cuda::entry_text(
+      {device::Direction::kForward, 80, core::DType::kBfloat16, 256, device::Weighing::kExact});
   EXPECT_THAT(text, HasSubstr("#include \"device/kernel/forward_all.cuh\""));
   EXPECT_THAT(text, HasSubstr("Config<Bfloat16, 256, Weighing::kExact>"));
   EXPECT_THAT(text, HasSubstr("forward_sm80_bfloat16_d256_exact(const __grid_constant__"));

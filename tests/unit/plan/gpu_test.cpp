@@ -32,7 +32,7 @@ TEST(GpuPlanner, writes_its_plan_as_json) {
       R"({"backend":"cuda","target":"Hopper","arch":90,"kernel":"forward_sm80_bfloat16_d128_band",)"
       R"("why_kernel":"a band, lengths and rows of whole 16 bytes; every GPU since Ampere",)"
       R"("grid":[8,8,2],)"
-      R"("threads":128,"shared_bytes":81920,"tile_queries":128,"tile_keys":48,"stages":2,)"
+      R"("threads":128,"shared_bytes":65536,"tile_queries":128,"tile_keys":32,"stages":2,)"
       R"("workspace_bytes":0,"problem":)" +
           plan::to_json(problem()) + "}");
 }
@@ -42,9 +42,9 @@ TEST(GpuPlanner, takes_the_smallest_kernel_that_holds_both_dimensions) {
     std::int64_t dim, value_dim;
     int kernel;
   };
-  for (const Row& row : {Row{1, 1, 64}, Row{64, 64, 64}, Row{65, 1, 128}, Row{1, 128, 128},
-                         Row{129, 64, 256}, Row{256, 256, 256},
-                         Row{257, 1, 512}, Row{1, 512, 512}}) {
+  for (const Row& row :
+       {Row{1, 1, 64}, Row{64, 64, 64}, Row{65, 1, 128}, Row{1, 128, 128}, Row{129, 64, 256},
+        Row{256, 256, 256}, Row{257, 1, 512}, Row{1, 512, 512}}) {
     Problem p = problem(row.dim);
     p.value_dim = row.value_dim;
     EXPECT_EQ(make_gpu_plan(p, kAda).kernel.dim, row.kernel);
@@ -102,8 +102,8 @@ TEST(GpuPlanner, decides_the_same_for_every_gpu_that_can) {
 }
 
 TEST(GpuPlanner, names_each_kernel_by_its_key) {
-  EXPECT_EQ(plan::name_of({device::Direction::kForward, 80, DType::kFloat16, 64,
-                           device::Weighing::kExact}),
+  EXPECT_EQ(plan::name_of(
+                {device::Direction::kForward, 80, DType::kFloat16, 64, device::Weighing::kExact}),
             "forward_sm80_float16_d64_exact");
 }
 
@@ -125,7 +125,7 @@ TEST(GpuPlanner, refuses_old_and_small_gpus_by_name) {
             "Turing has compute capability 7.5, but the kernels need 8.0 (Ampere) or newer; use "
             "the CPU backend");
   EXPECT_EQ(why_not(problem(), {.name = "Tiny", .arch = 80, .shared_bytes = 49152}),
-            "a block of the kernel for head dimension 128 needs 81920 bytes of shared memory, but "
+            "a block of the kernel for head dimension 128 needs 65536 bytes of shared memory, but "
             "Tiny has 49152; use the CPU backend");
 }
 
@@ -140,7 +140,7 @@ TEST(GpuPlanner, refuses_grids_that_no_gpu_has) {
   p.cu_seqlens_q.data = &boundary;
   EXPECT_THAT(why_not(p), HasSubstr("65534 sequences in one call, not 65535"));
   p = problem();
-  p.queries = std::int64_t{64} << 31;
+  p.queries = std::int64_t{128} << 31;
   EXPECT_THAT(why_not(p), HasSubstr("cut them into calls"));
 }
 
