@@ -49,7 +49,8 @@ GlobalMemory memory_of(const core::Problem& p) {
         Named{"kv_starts", p.kv_starts}, Named{"cache_batch_idx", p.cache_batch_idx},
         Named{"cu_seqlens_q", p.cu_seqlens_q}, Named{"cu_seqlens_k", p.cu_seqlens_k},
         Named{"seqused_q", p.seqused_q}, Named{"seqused_k", p.seqused_k},
-        Named{"block_table", p.block_table}}) {
+        Named{"block_table", p.block_table}, Named{"state_out", p.state_out},
+        Named{"state_lse", p.state_lse}}) {
     if (!n.tensor.present() || n.tensor.empty()) continue;
     const Extent e = extent(n.tensor);
     memory.input(n.name, e.first, e.bytes);

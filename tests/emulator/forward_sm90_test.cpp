@@ -137,8 +137,8 @@ TEST(EmulatedHopper, refuses_what_it_does_not_do_with_a_sentence) {
                  "the kernel of sm_90 takes q, k and v whose rows are contiguous and lie a "
                  "multiple of 16 bytes apart, forwards; copy them, or use the kernels of sm_80");
   expect_refusal([](Case& x) { x.wide_out = true; },
-                 "the kernel of sm_90 gives out in the type of q, not in float32; the CPU backend "
-                 "gives either");
+                 "the kernel of sm_90 gives out in the type of q, not in float32; the kernels of "
+                 "sm_80 give either");
   expect_refusal([](Case& x) { x.queries = 63; },
                  "the kernel of sm_90 rounds weights to 16 bits and takes 64 rows of queries or "
                  "more, not 63; the kernels of sm_80 take any");
@@ -147,7 +147,7 @@ TEST(EmulatedHopper, refuses_what_it_does_not_do_with_a_sentence) {
   expect_refusal([](Case& x) { x.mask = MaskKind::kSparse; },
                  "the kernel of sm_90 has no mask and no bias; the kernels of sm_80 do");
   expect_refusal([](Case& x) { x.dropout = 0.5; },
-                 "the kernel of sm_90 has no dropout; the CPU backend does");
+                 "the kernel of sm_90 has no dropout; the kernels of sm_80 do");
 }
 
 }  // namespace
