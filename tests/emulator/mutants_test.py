@@ -122,7 +122,7 @@ MUTANTS = [
            "isa::copy_wait<0>();", RACE, "band"),
     Mutant("band: rows stored before all lanes have put theirs", BAND,
            "    isa::sync_warp();\n    out.template", "    out.template", RACE, "band"),
-    Mutant("band: a key too many is seen", VISIBLE, "to = of_row < end", "to = of_row + 1 < end",
+    Mutant("band: a key too many is seen", VISIBLE, "(e) >= to - first", "(e) > to - first",
            r"WRONG", "band"),
     Mutant("band: the next tile begins a row on", COPIES, "from += Tile::kRows * distance;",
            "from += distance;", r"WRONG", "band"),
