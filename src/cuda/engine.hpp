@@ -2,6 +2,7 @@
 #pragma once
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/problem.hpp"
@@ -18,7 +19,8 @@ class Engine {
   // of the environment and the NVRTC that is found. Made by the first call, for the whole program:
   // a kernel is loaded once, however many tessera_contexts there are.
   static Engine& system();
-  Engine(const Driver& driver, Sources sources) : driver_(driver), modules_(driver, sources) {}
+  Engine(const Driver& driver, Sources sources)
+      : driver_(driver), modules_(driver, std::move(sources)) {}
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -235,7 +235,7 @@ template <class Args, class Last> void Block::meet(Where where, Args& args, Last
 }
 
 template <class Args, class Last> void Block::meet_warpgroup(Where where, Args& args, Last last) {
-  if (std::size_t(self->index / 128 * 4 + 4) > warps_.size())
+  if (std::size_t(self->index) / 128 * 4 + 4 > warps_.size())
     report(where, "its warpgroup has fewer than four warps");
   Warpgroup& group = warpgroup();
   group.arguments[std::size_t(self->index % 128)] = &args;

@@ -35,7 +35,7 @@ void CopyEngine::load(const TileCall& call, u32 barrier, Where where) {
   std::memset(block_.bytes(call.shared), 0xff, bytes_of(m));  // NaN until it lands
   for_each_chunk(m, call.corner, [&](const Chunk& c) {
     if (c.at == nullptr) return;
-    block_.grid().read_global(c.at + 2 * c.first, std::size_t(2 * (c.last - c.first)),
+    block_.grid().read_global(c.at + 2 * c.first, 2 * std::size_t(c.last - c.first),
                               {*self, where, Access::kAsync, self->now()});
   });
   b.copied = b.phase + 1;
@@ -57,7 +57,7 @@ void CopyEngine::land(const TensorLoad& l) {
     std::byte* out = block_.bytes(to);
     std::memset(out, 0, 16);
     if (c.at != nullptr)
-      std::memcpy(out + 2 * c.first, c.at + 2 * c.first, std::size_t(2 * (c.last - c.first)));
+      std::memcpy(out + 2 * c.first, c.at + 2 * c.first, 2 * std::size_t(c.last - c.first));
     block_.history().landed(to - Block::kSharedBase, b.ends(), l.map.swizzle);
   });
   block_.grid().trace({&block_, -1, l.role, l.where, l.issued});
@@ -104,7 +104,7 @@ void CopyEngine::store(const TileCall& call, Where where) {
                         {me, where, Access::kAsync, Event{32 * s.reads, epoch}});
   for_each_chunk(m, call.corner, [&](const Chunk& c) {
     if (c.at == nullptr) return;
-    block_.grid().write_global(c.at + 2 * c.first, std::size_t(2 * (c.last - c.first)),
+    block_.grid().write_global(c.at + 2 * c.first, 2 * std::size_t(c.last - c.first),
                                {me, where, Access::kAsync, Event{32 * s.writes, epoch}});
   });
   s.pending.push_back(
@@ -115,7 +115,7 @@ void CopyEngine::land(Thread& thread, TensorStore& s) {
   for_each_chunk(s.map, s.corner, [&](const Chunk& c) {
     if (c.at == nullptr) return;
     const std::byte* in = block_.bytes(swizzled(s.from + c.offset, s.map.swizzle));
-    std::memcpy(c.at + 2 * c.first, in + 2 * c.first, std::size_t(2 * (c.last - c.first)));
+    std::memcpy(c.at + 2 * c.first, in + 2 * c.first, 2 * std::size_t(c.last - c.first));
   });
   s.done = true;
   block_.grid().trace({&block_, thread.index, thread.role, s.where, s.issued});

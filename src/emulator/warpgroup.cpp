@@ -41,13 +41,15 @@ void multiply(const float* a, const float* b, float* c, int n) {
 // Where register i of a thread's sums lies in the tile of 64 x n.
 std::size_t place(int thread, int i, int n) {
   const int row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
-  return std::size_t(row * n + i / 4 * 8 + thread % 4 * 2 + i % 2);
+  const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+  return std::size_t(row) * std::size_t(n) + std::size_t(column);
 }
 
 // The same of half h of a register of A, in [16][64].
 std::size_t place_of_a(int thread, int r, int h) {
   const int row = thread / 32 * 16 + thread % 32 / 4 + r % 2 * 8;
-  return std::size_t((thread % 4 * 2 + r / 2 * 8 + h) * 64 + row);
+  const int column = thread % 4 * 2 + r / 2 * 8 + h;
+  return std::size_t(column) * 64 + std::size_t(row);
 }
 
 void gather(const WgmmaCall& call, u64 descriptor, Major major, int rows, float* out) {
@@ -107,7 +109,7 @@ Accumulator& target_of(Warpgroup& g, WgmmaCall** calls) {
   for (int t = 0; t < 128; ++t) check_registers(*calls[t], true);
   Accumulator& fresh = g.live.emplace_back();
   fresh.columns = call.columns;
-  fresh.value.resize(std::size_t(64 * call.columns));
+  fresh.value.resize(64 * std::size_t(call.columns));
   for (int t = 0; t < 128; ++t)
     for (int i = 0; i < call.columns / 2; ++i)
       fresh.value[place(t, i, call.columns)] = calls[t]->sums[i];

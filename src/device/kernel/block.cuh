@@ -3,6 +3,7 @@
 #pragma once
 #include "device/attention/careful.cuh"
 #include "device/attention/carry.cuh"
+#include "device/attention/pairs.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -72,13 +73,9 @@ template <class C> struct WarpRows {
     const Range mine{work.rows.begin + first_row(), work.rows.begin + first_row() + 16};
     const bool all_seen = (head.s.keys & head.s.band.seen_by_all(mine)).contains(keys);
     if (all_seen && !p.score.adjusts && !p.score.mask.data) return;
-    TS_UNROLL for (int e = 0; e < s.size; ++e) {
-      const i64 i = query(e), j = keys.begin + Scores::column(e);
-      if (i >= head.s.queries || !head.sees(i, j))
-        s[e] = -kInfinity;
-      else if (p.score.adjusts)
-        s[e] = head.adjusted(s[e] * float(p.score.scale), i, j);
-    }
+    const TilePairs<Scores> pairs(head, mine, keys);
+    if (p.score.adjusts) pairs.adjust(s);
+    pairs.hide(s);
   }
 
   // Rows whose sums are not finite.

@@ -14,7 +14,8 @@ TS_DEVICE float exp2(float x, Site at = here()) {
 }
 TS_DEVICE float log2(float x, Site at = here()) {
   emulator::use(x, {"lg2", at});
-  return std::log2(x);
+  const bool flushed = std::abs(x) < std::numeric_limits<float>::min();
+  return std::log2(flushed ? 0 : x);
 }
 TS_DEVICE float max(float a, float b, Site at = here()) {
   emulator::use(a, {"max", at});
