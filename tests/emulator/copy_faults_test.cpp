@@ -331,8 +331,8 @@ TEST(CopyFaults, a_map_beyond_the_tensor) {
 
 // ---- Tensor stores ----
 
-void store_tile(const TensorMap& map, int row) {
-  isa::tensor_store(map, shared(0), Coordinates{0, row});
+void store_tile(const TensorMap& map, int row, int column = 0) {
+  isa::tensor_store(map, shared(0), Coordinates{column, row});
   isa::store_commit();
 }
 
@@ -353,6 +353,20 @@ TEST(CopyFaults, a_tensor_store_without_the_proxy_fence) {
         isa::store_wait<0>();
       },
       "store.*fence.proxy.async is missing after the store of thread");
+}
+
+TEST(CopyFaults, a_tensor_store_that_begins_before_its_tensor) {
+  Tiles().expect(
+      kTwoWarps,
+      [](bool planted, const TensorMap& map) {
+        write_tile();
+        isa::fence_async();
+        isa::sync_block();
+        if (isa::thread() != 0) return;
+        store_tile(map, 0, planted ? -8 : 0);
+        isa::store_wait<0>();
+      },
+      "store.*begins before its tensor");
 }
 
 TEST(CopyFaults, a_tensor_store_without_a_barrier) {

@@ -114,7 +114,9 @@ template <int rank, Swizzle swizzle> struct TensorLoad : Probe {
   }
 };
 
-// A tile of random bits over rows of the block's own part; columns may lie outside.
+// A tile of random bits over rows of the block's own part; columns may lie outside, at the end:
+// silicon refuses a store that begins before its tensor, and cuts one at an extent that is no
+// multiple of 16 bytes in a way of its own.
 template <int rank> struct TensorStore : Probe {
   static constexpr const char* kNames[] = {"tensor_store, 2d, store_commit, store_wait",
                                            "tensor_store, 3d", "tensor_store, 4d",
@@ -125,7 +127,7 @@ template <int rank> struct TensorStore : Probe {
   static constexpr TileMap tile() {
     TileMap m{.rank = rank, .swizzle = Swizzle::k64B};
     for (int d = 0; d < rank; ++d) {
-      m.extent[d] = d == 0 ? 60 : d == rank - 1 ? u64(kBlocks * kTensorBytes / 128) : 1;
+      m.extent[d] = d == 0 ? 64 : d == rank - 1 ? u64(kBlocks * kTensorBytes / 128) : 1;
       m.stride[d] = d == 0 ? 2 : 128;
       m.box[d] = d == 0 ? 32 : d == rank - 1 ? 8 : 1;
     }
@@ -140,7 +142,7 @@ template <int rank> struct TensorStore : Probe {
     if (isa::thread() == 0) {
       Coordinates<rank> c;
       for (int d = 0; d < rank; ++d) c.at[d] = 0;
-      c.at[0] = 8 * (int(bits % 10) - 2);
+      c.at[0] = 8 * int(bits % 8);
       c.at[rank - 1] = isa::block().x * (kTensorBytes / 128) + int(bits >> 8) % 100;
       isa::tensor_store(p.map, shared(0), c);
       isa::store_commit();
