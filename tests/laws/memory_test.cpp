@@ -6,7 +6,7 @@ namespace tessera::test {
 namespace {
 
 class Memory : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, Memory, testing::ValuesIn(names_with_emulator()), parameter_name);
+INSTANTIATE_TEST_SUITE_P(On, Memory, testing::ValuesIn(names_on_the_host()), parameter_name);
 
 constexpr std::int64_t kGiant = std::int64_t{1} << 32;
 

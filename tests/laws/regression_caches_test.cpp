@@ -12,7 +12,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class CacheRegression : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, CacheRegression, testing::ValuesIn(names_with_emulator()),
+INSTANTIATE_TEST_SUITE_P(On, CacheRegression, testing::ValuesIn(names_on_the_host()),
                          parameter_name);
 
 // ---- States ----

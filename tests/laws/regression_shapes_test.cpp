@@ -11,7 +11,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ShapeRegression : public OnEveryBackend {};
-INSTANTIATE_TEST_SUITE_P(On, ShapeRegression, testing::ValuesIn(names_with_emulator()),
+INSTANTIATE_TEST_SUITE_P(On, ShapeRegression, testing::ValuesIn(names_on_the_host()),
                          parameter_name);
 
 // With scale 0 every visible key weighs the same: exp(lse) is their number.

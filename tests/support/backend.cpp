@@ -106,6 +106,12 @@ std::vector<std::string> and_emulator(std::vector<std::string> names) {
 
 std::vector<std::string> names_with_emulator() { return and_emulator(backend_names()); }
 
+std::vector<std::string> names_on_the_host() {
+  std::vector<std::string> names = names_with_emulator();
+  std::erase(names, "cuda");
+  return names;
+}
+
 std::vector<std::string> names_with_hopper() {
   std::vector<std::string> names = names_with_emulator();
   if (has_emulator()) names.emplace_back("emulator/sm90");

@@ -20,7 +20,9 @@ std::vector<std::string> complete_backend_names();
 // backend_names(); "emulator/sm80", the GPU kernels in software, where there is an emulator; and
 // "cuda", where there is a GPU.
 std::vector<std::string> names_with_emulator();
-// The same and "emulator/sm90".
+// The same without "cuda", for laws whose tensors reach further than there is memory.
+std::vector<std::string> names_on_the_host();
+// names_with_emulator() and "emulator/sm90".
 std::vector<std::string> names_with_hopper();
 // The first of complete_backend_names().
 std::vector<std::string> complete_names_with_emulator();
