@@ -35,7 +35,10 @@ class Ahead(unittest.TestCase):
         self.assertGreater(len(cubins), 0)
         for name, report in cubins.items():
             with self.subTest(kernel=name):
-                self.assertEqual([("0", "0", "0")], SPILLS.findall(report["said"]), report["said"])
+                # A line for the kernel and one for each function that is out of line.
+                found = SPILLS.findall(report["said"])
+                self.assertGreater(len(found), 0)
+                self.assertEqual({("0", "0", "0")}, set(found), report["said"])
                 print(f"{name}: {REGISTERS.findall(report['said'])[0]} registers, "
                       f"{(EMBEDDED / name).stat().st_size} bytes, {report['cpu_seconds']} s")
 

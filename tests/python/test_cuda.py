@@ -92,9 +92,9 @@ except ValueError as error:
 
 
 def test_a_type_without_a_kernel_is_refused():
-    assert "the kernels of sm_80 take float16 and bfloat16, not float32" in run("""
+    assert "the kernels of sm_80 take float32, float16 and bfloat16, not float64" in run("""
 try:
-    tessera.attention(*(there(x.float()) for x in (q, k, v)), out=there(q.float()))
+    tessera.attention(*(there(x.double()) for x in (q, k, v)), out=there(q.double()))
 except NotImplementedError as error:
     print(error)
 """)

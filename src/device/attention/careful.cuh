@@ -108,13 +108,14 @@ template <class C> struct CarefulRow {
         if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l * factor, first + t);
       }
     }
+    const float nan = 0 * l;  // of a NaN among the scores, also if its weight is dropped; else 0
     const Carried carried(head);
     const float lse = from + isa::log2(l) * kLn2;
     const Shares shares(lse, head.p.state_lse.data ? carried.lse(i) : -kInfinity);
     TS_UNROLL for (int c = 0; c < kSums; ++c) {
       const int column = first_column + isa::lane() + 32 * c;
       if (column < v.columns() && (all || o.odd[c]))
-        out.store(i, column, carried.merged(shares, o.sum[c], i, column));
+        out.store(i, column, carried.merged(shares, o.sum[c] + nan, i, column));
     }
     if (all && isa::lane() == 0 && first_column == 0) out.store_lse(i, shares.lse);
   }
