@@ -1,6 +1,11 @@
 # Sanitizers, libFuzzer's counters and line coverage, as options of every target of ours.
 if(TESSERA_SANITIZE)
   set(sanitize -fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # Functions of libcuda and NVRTC are called through types of our own, which are not those of the
+  # file that defines them. g++ does not know this check.
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND TESSERA_SANITIZE MATCHES undefined)
+    list(APPEND sanitize -fno-sanitize=function)
+  endif()
   target_compile_options(tessera_options INTERFACE ${sanitize})
   target_link_options(tessera_options INTERFACE ${sanitize})
 endif()
