@@ -166,7 +166,7 @@ def measure(case: Case) -> None:
             "tflops": round(case.flops / median / 1e9, 1), "best_other": best,
             "ratio": round(others[best] / median, 3),
             "to": {other: round(time / median, 3) for other, time in others.items()},
-            "device": torch.cuda.get_device_name()}), flush=True)
+            "processor": torch.cuda.get_device_name()}), flush=True)
 
 
 def main() -> None:
