@@ -31,7 +31,7 @@ constexpr WarpgroupPolicy warpgroup_policy(Direction direction, int dim) {
 template <class Element, int dim> struct WarpgroupConfig {
   using T = Element;
   static constexpr WarpgroupPolicy kRow = warpgroup_policy(Direction::kForward, dim);
-  static constexpr int kDim = kRow.dim, kColumns = kDim;
+  static constexpr int kDim = kRow.dim, kColumns = kDim, kWarpRows = 16;
   static constexpr int kTileQ = kRow.tile_q, kTileK = kRow.tile_k, kStages = kRow.stages;
   static constexpr int kConsumers = kTileQ / 64, kThreads = 128 * (1 + kConsumers);
   static constexpr int kGive = kRow.give, kTake = kRow.take;

@@ -91,7 +91,9 @@ class Compile(unittest.TestCase):
                              *includes("device")], "kernels.cu", HOPPER_KERNELS)
         spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
                             r"(\d+) bytes spill loads", said)
-        self.assertEqual([("0", "0", "0")] * 4, spills, said)
+        # A line for each kernel and for each function that is out of line.
+        self.assertGreaterEqual(len(spills), 4)
+        self.assertEqual({("0", "0", "0")}, set(spills), said)
         # C75xx: ptxas repairs what it cannot prove by waiting, and says so.
         self.assertNotRegex(said, r"\(C75\d\d\)")
 

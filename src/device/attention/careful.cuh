@@ -121,4 +121,16 @@ template <class C> struct CarefulRow {
   }
 };
 
+// Rows of a warp from `first` on: all columns of those that are wrong, and of the other odd ones
+// those that see a value that is not finite. Out of line, for few calls need it.
+template <class C>
+TS_OUTLINE void careful_rows(const ForwardParams& p, i64 first, int column, u32 odd, u32 wrong) {
+  const Index3 at = isa::block();
+  const Sequence s(p, at.z);
+  const Head head{p, s, at.y};
+  for (int r = 0; r < C::kWarpRows; ++r)
+    if ((odd | wrong) >> r & 1 && first + r < s.queries)
+      CarefulRow<C>(head, first + r, column).compute({p, s, at.y}, wrong >> r & 1);
+}
+
 }  // namespace tessera::device

@@ -11,6 +11,7 @@
 namespace tessera::device {
 
 template <int columns> struct OverlappedState {
+  static constexpr int kHalves = 2;
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
   // 16 bits hold as well as 1, and most steps need not touch o.
   static constexpr float kSlack = 8;
@@ -75,12 +76,9 @@ template <int columns> struct OverlappedState {
     float inverse[2];
     TS_UNROLL for (int h = 0; h < 2; ++h) {
       l[h] = sum_of_row(l[h]);
-      rounded[h] = sum_of_row(rounded[h]);
-      const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
-      const float of_keys = l[h] == 0 ? 0.f : l[h] * isa::exp2(kLog2e * (mine - base(top)));
-      const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
-      inverse[h] = rounded[h] == 0 ? 0.f : of_keys / all / rounded[h];
-      lse[h] = base(top) + isa::log2(all) * kLn2;
+      const Closing c = closing(m[h] * p.natural, l[h], sum_of_row(rounded[h]), sink);
+      inverse[h] = c.inverse;
+      lse[h] = c.lse;
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[o.half(e)];
   }

@@ -22,6 +22,19 @@ TS_DEVICE float sum_of_row(float x) {
   return x + isa::shuffle_xor(x, 2);
 }
 
+// What ends a row: the factor of its sum o, and the logarithm of its sum of e^score.
+struct Closing {
+  float inverse, lse;
+};
+// m is the largest score, l the sum of weights and `weights` that of the weights as o has them; the
+// sink is added to the denominator. Without keys the factor is 0.
+TS_DEVICE Closing closing(float m, float l, float weights, float sink) {
+  const float top = isa::max(l == 0 ? -kInfinity : m, sink);
+  const float of_keys = l == 0 ? 0.f : l * isa::exp2(kLog2e * (m - base(top)));
+  const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
+  return {weights == 0 ? 0.f : of_keys / all / weights, base(top) + isa::log2(all) * kLn2};
+}
+
 template <int columns, int blocks = 1> struct State {
   static constexpr int kHalves = 2 * blocks;
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
@@ -98,13 +111,9 @@ template <int columns, int blocks = 1> struct State {
     float inverse[kHalves];
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       l[h] = sum_of_row(l[h]);
-      rounded[h] = sum_of_row(rounded[h]);
-      const float mine = m[h] * p.natural, top = isa::max(l[h] == 0 ? -kInfinity : mine, sink);
-      const float shrink = l[h] == 0 ? 0.f : isa::exp2(kLog2e * (mine - base(top)));
-      const float of_keys = l[h] * shrink;
-      const float all = of_keys + isa::exp2(kLog2e * (sink - base(top)));
-      inverse[h] = rounded[h] == 0 ? 0.f : of_keys / all / rounded[h];
-      result.lse[h] = base(top) + isa::log2(all) * kLn2;
+      const Closing c = closing(m[h] * p.natural, l[h], sum_of_row(rounded[h]), sink);
+      inverse[h] = c.inverse;
+      result.lse[h] = c.lse;
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= inverse[o.half(e)];
     return result;

@@ -8,10 +8,14 @@
 #pragma once
 #include <isa/copy.cuh>
 
+#include "device/attention/careful.cuh"
 #include "device/attention/copies.cuh"
+#include "device/attention/judge.cuh"
+#include "device/attention/state.cuh"
 #include "device/attention/visible.cuh"
-#include "device/kernel/block.cuh"
 #include "device/kernel/memory.cuh"
+#include "device/kernel/work.cuh"
+#include "device/policy.cuh"
 #include "device/tile/multiply.cuh"
 
 namespace tessera::device {
@@ -33,20 +37,10 @@ template <class C> struct Place {
   TS_DEVICE Output<typename C::T> out() const { return {p, s, index}; }
 
   TS_DEVICE i64 first_row() const { return work.rows.begin + isa::warp() * C::kWarpRows; }
-  TS_DEVICE i64 query(int half) const {
-    return first_row() + Sums<16, C::kBlocks>::row_of_half(half);
-  }
   TS_DEVICE Visible<C::kWarpRows> visible() const {
     return {s.band, work.span, work.first, first_row()};
   }
 };
-
-// Rows of the block's tile that its sequence has room for and does not use.
-template <class C> TS_OUTLINE void clear_spare(const ForwardParams& p) {
-  const Place<C> at(p, isa::block());
-  const Range slots = Range{i64(at.tile) * C::kTileQ, i64(at.tile + 1) * C::kTileQ};
-  at.out().clear(Range{at.s.queries, at.s.slots} & slots, C::kThreads);
-}
 
 // What a warp does: its rows, 16 to a block of sums.
 template <class C> struct BandWarp {
@@ -95,32 +89,6 @@ template <class C> struct BandWarp {
     isa::sync_block();
   }
 
-  // Rows whose sums are not finite: 0 times such a sum is not 0.
-  TS_DEVICE u32 odd_rows() const {
-    float zero[kHalves];
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) zero[h] = 0 * state.l[h];
-    TS_UNROLL for (int e = 0; e < state.o.size; ++e) zero[state.o.half(e)] =
-        isa::fma(0, state.o[e], zero[state.o.half(e)]);
-    bool odd[kHalves];
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) odd[h] = zero[h] != 0;
-    return rows_where(odd);
-  }
-  // Rows whose largest score is lost: it is so large that 2^(unit S - unit m) is off by factors,
-  // or no key was found where the band shows some and a score may have overflowed.
-  TS_DEVICE u32 lost_rows(const Place<C>& at) const {
-    bool lost[kHalves], some = false;
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
-      lost[h] = !(isa::abs(state.m[h] * p.score.unit) < 0x1p24f);
-      some = some || lost[h];
-    }
-    if (!isa::any(some)) return 0;
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
-      const bool empty = (at.s.keys & at.s.band.seen_by(at.query(h))).empty();
-      lost[h] = lost[h] && !(state.m[h] == -kInfinity && empty);
-    }
-    return rows_where(lost);
-  }
-
   // All rows but those of `except`.
   TS_DEVICE void store(const Place<C>& at, u32 except) {
     const Output<T> out = at.out();
@@ -143,12 +111,12 @@ template <class C> struct BandWarp {
     u32 odd = 0, still_odd = 0;
     for (bool scrubbing = false;; scrubbing = true) {
       attend(Place<C>(p, isa::again(isa::block())), scrubbing);
-      still_odd = odd_rows();
+      still_odd = odd_rows(state);
       if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
       odd = still_odd;
     }
     const Place<C> at(p, isa::again(isa::block()));
-    const u32 wrong = still_odd | lost_rows(at);
+    const u32 wrong = still_odd | lost_rows(state, at.head(), at.first_row());
     store(at, wrong);
     if (!(odd | wrong)) return;
     isa::sync_warp();
@@ -159,9 +127,9 @@ template <class C> struct BandWarp {
 // The same grid as that of the other kernels.
 template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
   const Index3 block = isa::block();
-  if (block.z == p.lengths.batch) return clear_rest<C>(p, block);
+  if (block.z == p.lengths.batch) return clear_rest<C>(p);
   const Place<C> at(p, block);
-  if (at.s.queries < at.s.slots) clear_spare<C>(p);
+  if (at.s.queries < at.s.slots) clear_spare<C>(p, at.tile);
   if (!at.work.rows.empty()) BandWarp<C>(p).compute();
 }
 

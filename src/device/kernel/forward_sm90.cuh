@@ -13,10 +13,12 @@
 #include <isa/wgmma.cuh>
 
 #include "device/attention/careful.cuh"
+#include "device/attention/judge.cuh"
 #include "device/attention/overlapped_state.cuh"
 #include "device/attention/rows.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/store.cuh"
+#include "device/kernel/work.cuh"
 #include "device/policy_sm90.cuh"
 #include "device/tile/ring.cuh"
 #include "device/tile/shared.cuh"
@@ -48,22 +50,6 @@ template <class C> struct Memory {
     values.init("values full", "values empty");
     isa::mbarrier_init_fence();
   }
-};
-
-// The rows of queries that a block computes, and the keys that some of them see.
-template <class C> struct Work {
-  Range rows, span;
-  i64 first;  // key of step 0
-  int steps;
-
-  TS_DEVICE Work(const Sequence& s, int tile) {
-    rows = Range{i64(tile) * C::kTileQ, i64(tile + 1) * C::kTileQ} & Range{0, s.queries};
-    span = s.keys & s.band.seen_by_any(rows);
-    if (rows.empty() || span.empty()) span = {0, 0};
-    first = span.begin / C::kTileK * C::kTileK;
-    steps = int((span.end - first + C::kTileK - 1) / C::kTileK);
-  }
-  TS_DEVICE i64 key(int step) const { return first + i64(step) * C::kTileK; }
 };
 
 // The issue lock: consumers take turns, so that one multiplies while another takes exponentials.
@@ -274,10 +260,10 @@ template <class C> struct Consumer {
   // answer for rows that do not see them. The others get theirs pair by pair.
   TS_DEVICE void compute(const Output<T>& out) {
     if (work.steps > 0) attend();
-    const WarpRows rows{head, work.rows.begin + first_row()};
-    const u32 odd = rows.odd(state);
+    const StoredRows rows{head, work.rows.begin + first_row()};
+    const u32 odd = odd_rows(state);
     if (isa::any_in_block(odd != 0)) attend_scrubbed();
-    const u32 wrong = rows.odd(state) | rows.lost(state);
+    const u32 wrong = odd_rows(state) | lost_rows(state, head, rows.first);
     float lse[2];
     state.finish(p.call.score, head.sink(), lse);
     const bool whole = rows.first + 16 <= head.s.queries;
@@ -287,31 +273,20 @@ template <class C> struct Consumer {
       rows.store(out, state, wrong);
     rows.store_lse(out, lse, wrong);
     isa::sync_warp();
-    for (int r = 0; r < 16; ++r)
-      if ((odd | wrong) >> r & 1)
-        CarefulRow<C>(head, rows.first + r, 0).compute(out, wrong >> r & 1);
+    if (odd | wrong) careful_rows<C>(p.call, rows.first, 0, odd, wrong);
   }
 };
 
-// The grid is that of sm_80: tiles of queries, heads, sequences; where queries are packed, one
-// sequence more, whose blocks clear the rows that belong to none.
 template <class C> TS_DEVICE void forward(const Params& p) {
   using T = typename C::T;
   const ForwardParams& call = p.call;
   const Index3 at = isa::block();
-  if (at.z == call.lengths.batch) {
-    const Sequence none;
-    const Output<T> out{call, none, at.y};
-    if (at.x == 0) out.clear(rows_before(call.lengths), C::kThreads);
-    if (at.x == 0) out.clear(rows_after(call.lengths), C::kThreads);
-    return;
-  }
+  if (at.z == call.lengths.batch) return clear_rest<C>(call);
   const Sequence s(call, at.z);
   const Head head{call, s, at.y};
   const Output<T> out{call, s, at.y};
   const Work<C> work(s, at.x);
-  const Range slots = Range{i64(at.x) * C::kTileQ, i64(at.x + 1) * C::kTileQ} & Range{0, s.slots};
-  out.clear(slots & Range{s.queries, s.slots}, C::kThreads);
+  if (s.queries < s.slots) clear_spare<C>(call, at.x);
   if (work.rows.empty()) return;
   const Memory<C> memory(isa::shared_base());
   if (isa::thread() == 0) memory.init();
