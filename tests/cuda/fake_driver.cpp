@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string_view>
 
 // What is exported is C, and named as in libcuda.
@@ -143,7 +144,9 @@ int library_unload(void* library) {
 }
 int library_get_kernel(void** kernel, void*, const char* name) {
   if (const int failed = enter("cuLibraryGetKernel")) return failed;
-  *kernel = new Kernel{name};  // lives on, as the functions of a driver do
+  static std::deque<Kernel> kernels;  // they live on, as the functions of a driver do
+  const std::lock_guard hold(cuda().lock);
+  *kernel = &kernels.emplace_back(Kernel{name});
   return 0;
 }
 int kernel_get_function(void** function, void* kernel) {

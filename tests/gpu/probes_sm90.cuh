@@ -70,9 +70,9 @@ struct Mbarriers : Probe {
 
 // A tile of 512 bytes at random corners, some of them outside; as it lies in shared memory.
 template <int rank, Swizzle swizzle> struct TensorLoad : Probe {
-  static constexpr const char* kNames[] = {"tensor_load, 2d", "tensor_load, 3d", "tensor_load, 4d",
+  static constexpr const char* kNames[4] = {"tensor_load, 2d", "tensor_load, 3d", "tensor_load, 4d",
                                            "tensor_load, 5d"};
-  static constexpr const char* kModes[] = {
+  static constexpr const char* kModes[4] = {
       "tensor_load, 4d, no swizzle", "tensor_load, 4d, swizzle of 128 bytes",
       "tensor_load, 4d, swizzle of 64 bytes", "tensor_load, 4d, swizzle of 32 bytes"};
   static constexpr const char* kName = rank == 4 ? kModes[int(swizzle)] : kNames[rank - 2];
@@ -118,7 +118,7 @@ template <int rank, Swizzle swizzle> struct TensorLoad : Probe {
 // silicon refuses a store that begins before its tensor, and cuts one at an extent that is no
 // multiple of 16 bytes in a way of its own.
 template <int rank> struct TensorStore : Probe {
-  static constexpr const char* kNames[] = {"tensor_store, 2d, store_commit, store_wait",
+  static constexpr const char* kNames[4] = {"tensor_store, 2d, store_commit, store_wait",
                                            "tensor_store, 3d", "tensor_store, 4d",
                                            "tensor_store, 5d, store_wait_read, fence_async"};
   static constexpr const char* kName = kNames[rank - 2];

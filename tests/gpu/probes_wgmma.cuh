@@ -50,7 +50,7 @@ template <class T, int n> struct ProbeOfWgmma : Probe {
 };
 
 template <class T, int n, Major a, Major b> struct Wgmma : ProbeOfWgmma<T, n> {
-  static constexpr const char* kNames[] = {
+  static constexpr const char* kNames[4] = {
       "wgmma, A K-major, B K-major", "wgmma, A K-major, B MN-major", "wgmma, A MN-major, B K-major",
       "wgmma, A MN-major, B MN-major"};
   static constexpr const char* kName = kNames[2 * int(a) + int(b)];
