@@ -71,7 +71,7 @@ struct Mbarriers : Probe {
 // A tile of 512 bytes at random corners, some of them outside; as it lies in shared memory.
 template <int rank, Swizzle swizzle> struct TensorLoad : Probe {
   static constexpr const char* kNames[4] = {"tensor_load, 2d", "tensor_load, 3d", "tensor_load, 4d",
-                                           "tensor_load, 5d"};
+                                            "tensor_load, 5d"};
   static constexpr const char* kModes[4] = {
       "tensor_load, 4d, no swizzle", "tensor_load, 4d, swizzle of 128 bytes",
       "tensor_load, 4d, swizzle of 64 bytes", "tensor_load, 4d, swizzle of 32 bytes"};
@@ -119,8 +119,8 @@ template <int rank, Swizzle swizzle> struct TensorLoad : Probe {
 // multiple of 16 bytes in a way of its own.
 template <int rank> struct TensorStore : Probe {
   static constexpr const char* kNames[4] = {"tensor_store, 2d, store_commit, store_wait",
-                                           "tensor_store, 3d", "tensor_store, 4d",
-                                           "tensor_store, 5d, store_wait_read, fence_async"};
+                                            "tensor_store, 3d", "tensor_store, 4d",
+                                            "tensor_store, 5d, store_wait_read, fence_async"};
   static constexpr const char* kName = kNames[rank - 2];
   static constexpr int kIn = 4, kShared = 512;
   static constexpr bool kStores = true;
