@@ -50,9 +50,11 @@ template <class C> struct CarefulRow {
     if (head.p.score.bias.data && head.bias(i, j) == -kInfinity) return -kInfinity;
     const T* key = k.row(j);
     double sum = 0;
-    for (int d = 0; d < head.p.dim; ++d)
-      sum = isa::fma(double(isa::to_float(isa::load(query + d * head.p.q.stride[3]))),
-                     double(isa::to_float(isa::load(key + d * k.step()))), sum);
+    TS_ROLL for (int d = 0; d < head.p.dim; ++d) {
+      const float x = isa::to_float(isa::load(query + d * head.p.q.stride[3]));
+      const float y = isa::to_float(isa::load(key + d * k.step()));
+      sum = isa::fma(double(x), double(y), sum);
+    }
     const auto s = float(head.p.score.scale * sum);
     return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
   }
