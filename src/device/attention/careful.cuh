@@ -7,6 +7,7 @@
 
 #include "device/attention/carry.cuh"
 #include "device/attention/dropout.cuh"
+#include "device/attention/place.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -127,7 +128,7 @@ template <class C> struct CarefulRow {
 // those that see a value that is not finite. Out of line, for few calls need it.
 template <class C>
 TS_OUTLINE void careful_rows(const ForwardParams& p, i64 first, int column, u32 odd, u32 wrong) {
-  const Index3 at = isa::block();
+  const Index3 at = place_of_block(p);
   const Sequence s(p, at.z);
   const Head head{p, s, at.y};
   for (int r = 0; r < C::kWarpRows; ++r)

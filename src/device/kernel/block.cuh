@@ -73,8 +73,8 @@ TS_DEVICE void compute(Warp& warp, const Output<typename C::T>& out) {
 template <class C, template <class> class Warp>
 TS_DEVICE void compute_block(const ForwardParams& p) {
   using T = typename C::T;
-  const Index3 at = isa::block();
-  if (at.z == p.lengths.batch) return clear_rest<C>(p);
+  const Index3 at = place_of_block(p);
+  if (at.z >= p.lengths.batch) return clear_rest<C>(p);
   const Sequence s(p, at.z);
   const Head head{p, s, at.y};
   const Output<T> out{p, s, at.y};
