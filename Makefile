@@ -6,7 +6,8 @@ JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 .PHONY: help setup build demo test lint format wheel wheels web web-test explainer clean
 
 help:
-	@echo "make demo    attention on real input, checked and measured, with a picture (demo.svg)"
+	@echo "make demo    attention on real input, checked and measured, with a picture (demo.svg); on a GPU"
+	@echo "             where there is one"
 	@echo "make test    build and run the tests, those of the Python package too"
 	@echo "make build   build/$(PRESET): the libraries and bin/tessera"
 	@echo "make setup   install what is needed (Debian packages; .venv)"

@@ -2,6 +2,9 @@
 # before it. A file may bring its own main.
 find_package(benchmark CONFIG REQUIRED)
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/cpu/*.cpp bench/gpu/*.cpp)
+if(NOT TARGET cuda)
+  list(FILTER bench_sources EXCLUDE REGEX "/gpu/first_call\\.cpp$")
+endif()
 foreach(source ${bench_sources})
   cmake_path(GET source STEM stem)
   if(source MATCHES "/gpu/")

@@ -17,6 +17,19 @@ echo "wheel: installing ${wheels[0]} into a fresh environment"
 cd "$fresh"
 bin/python -m tessera info | sed 's/^/  /'
 
+# Each kernel of the build must be in the library that was installed, and load without a GPU.
+ahead=$(find "$root/build/wheel/$(uname -m)-linux/cmake" -path '*/embedded/*' \
+  \( -name '*.cubin' -o -name '*.ptx' \) | wc -l)
+bin/python - "$ahead" << 'PYTHON'
+import json, sys
+from tessera import _native
+describe = _native._function("tessera_gpus_describe", *_native._DESCRIBE[1:])
+about = json.loads(_native.describe(describe))
+held = about.get("kernels_compiled_ahead", 0)
+assert held == int(sys.argv[1]), f"the wheel holds {held} kernels, the build made {sys.argv[1]}"
+print(f"  {held} kernels compiled ahead; GPUs: {len(about['devices'])}")
+PYTHON
+
 echo "wheel: running the Python tests on it"
 "$root"/.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > lent
 mv lent "$(bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lent.pth"

@@ -3,10 +3,12 @@
 # its size, and of Linux what it asks of the system.
 #   scripts/wheel.sh TARGET     x86_64-linux, aarch64-linux, aarch64-macos, x86_64-macos or
 #                               x86_64-windows
+# TESSERA_CUDA=ON: with kernels for GPUs compiled ahead, or it fails; AUTO (the default): where nvcc
+# is found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly largest=30000000  # bytes; kernels for GPUs are most of it
-target=${1:-}
+target=${1:-} cuda=${TESSERA_CUDA:-AUTO}
 
 case "$target" in
   x86_64-linux) zig=x86_64-linux-gnu.2.17 tag=linux_x86_64 ;;
@@ -29,7 +31,7 @@ rm -rf "$work/made" "$work/audited" && mkdir -p "$work/made" dist
 echo "wheel: compiling for $zig (the first time, zig compiles its C++ library too: minutes)"
 "$python" -m pip wheel . --disable-pip-version-check --no-deps --no-build-isolation \
   --wheel-dir "$work/made" -C "build-dir=$work/cmake" -C "wheel.tags=py3-none-$tag" \
-  -C "cmake.args=-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/zig.cmake;-DTESSERA_TARGET=$zig;-DTESSERA_ZIG_PYTHON=$python" \
+  -C "cmake.args=-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/zig.cmake;-DTESSERA_TARGET=$zig;-DTESSERA_ZIG_PYTHON=$python;-DTESSERA_CUDA=$cuda" \
   -C build.tool-args="-j${JOBS:-$(nproc)}" > "$work/log" 2>&1 < /dev/null || {
   tail -n 40 "$work/log" >&2
   echo "wheel: failed for $zig; the whole output is in $work/log" >&2
@@ -56,4 +58,5 @@ if [ "$size" -gt "$largest" ]; then
   exit 1
 fi
 mv "${made[0]}" dist/
-echo "wheel: dist/$(basename "${made[0]}"), $((size / 1024)) KiB"
+ahead=$(find "$work/cmake" -path '*/embedded/*' \( -name '*.cubin' -o -name '*.ptx' \) | wc -l)
+echo "wheel: dist/$(basename "${made[0]}"), $((size / 1024)) KiB, $ahead kernels compiled ahead"

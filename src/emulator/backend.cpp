@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "device/kernel/forward_all.cuh"
-#include "plan/gpu.hpp"
 #include "plan/params.hpp"
 
 namespace tessera::emulator {
@@ -60,13 +59,6 @@ GlobalMemory memory_of(const core::Problem& p) {
 
 namespace {
 
-// The least that a GPU of sm_80 or newer offers a block (8.6, 8.9 and 12.0).
-const plan::Gpu kGpu{.name = "the emulator",
-                     .arch = 80,
-                     .multiprocessors = 1,
-                     .shared_bytes = 99 << 10,
-                     .emulated = true};
-
 template <class C>
 Statistics run_forward(const core::Problem& p, const plan::GpuPlan& plan, u64 seed) {
   const device::ForwardParams params = plan::forward_params(p);
@@ -105,8 +97,8 @@ std::string describe(const core::Problem& p) {
   return plan::to_json(plan::make_gpu_plan(p, kGpu), p, kGpu);
 }
 
-Statistics run(const core::Problem& p, u64 seed) {
-  const plan::GpuPlan plan = plan::make_gpu_plan(p, kGpu);
+Statistics run(const core::Problem& p, u64 seed, const plan::Gpu& on) {
+  const plan::GpuPlan plan = plan::make_gpu_plan(p, on);
   if (plan.empty()) return {};
   if (plan.kernel.weighing == Weighing::kFloat32)
     return run_weighing<float, Weighing::kFloat32>(p, plan, seed);

@@ -55,4 +55,43 @@ std::string Cluster::describe(const Thread&) const {
   return "the cluster's barrier lacks " + std::to_string(missing()) + " warps";
 }
 
+// ---- Between blocks ----
+
+// Where a block is cited, the address says which: rank + 1 in the upper eight bits. Without them it
+// is the block's own.
+u32 Block::remote_address(u32 mine, int rank, Where where) const {
+  self->where = where;
+  if (rank < 0 || rank >= int(cluster->blocks.size()))
+    report(where, "there is no rank " + std::to_string(rank) + " in a cluster of " +
+                      std::to_string(cluster->blocks.size()) + " blocks");
+  return (mine & 0xffffff) | u32(rank + 1) << 24;
+}
+
+Block::Shared Block::locate(u32 address, Where where) {
+  if (address >> 24 == 0) return {*this, address};
+  const std::size_t rank = (address >> 24) - 1;
+  if (rank >= cluster->blocks.size()) report(where, "is given what is no address of the cluster");
+  Block& other = *cluster->blocks[rank];
+  if (&other == this) return {other, address & 0xffffff};
+  if (other.ended())
+    report(where, "touches shared memory of rank " + std::to_string(rank) + ", which has ended");
+  other.note_visit(*self, where);
+  return {other, address & 0xffffff};
+}
+
+void Block::note_visit(const Thread& visitor, Where where) {
+  visits_.insert_or_assign(visitor.id, Visit{visitor.now(), where});
+}
+
+// The last thread is about to end: somebody here must know that all visitors have left.
+void Block::check_visits() const {
+  for (const auto& [thread, visit] : visits_)
+    if (!std::any_of(threads_.begin(), threads_.end(),
+                     [e = visit.event](const Thread& t) { return t.knows(e); }))
+      report({"exit", self->where.site},
+             "the block ends although the " + std::string(visit.where.word) + " of " +
+                 name_of(thread, visit.where.site) +
+                 " in the cluster may still come: a barrier of the cluster is missing");
+}
+
 }  // namespace tessera::emulator

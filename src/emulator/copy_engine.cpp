@@ -91,6 +91,9 @@ void CopyEngine::store(const TileCall& call, Where where) {
   const TileMap m = check(call, where);
   if (call.corner[0] < 0)  // loads may: tests/gpu/isa_equivalence.sh, on an H200
     block_.report(where, "a store begins before its tensor, an illegal instruction on sm_90");
+  if (2 * m.extent[0] % 16 != 0 && u64(call.corner[0]) + m.box[0] > m.extent[0])
+    block_.report(where, "a store is cut off at rows of " + std::to_string(2 * m.extent[0]) +
+                             " bytes, no multiple of 16, where sm_90 has a way of its own");
   Thread& me = *self;
   if (!me.stores) {
     const std::string who = "the tensor store of thread " + std::to_string(me.index);

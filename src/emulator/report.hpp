@@ -1,6 +1,7 @@
 // A broken rule: the word that broke it, who said it, and where.
 #pragma once
 #include <stdexcept>
+#include <string>
 
 namespace tessera::emulator {
 
@@ -16,6 +17,9 @@ struct Site {
 constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return {file, line};
 }
+
+// block.cuh:35
+std::string place_of(Site site);
 
 struct Where {
   const char* word;

@@ -38,8 +38,9 @@ constexpr Shape kShapes[] = {
 constexpr int kLargestDim = 512;
 constexpr int kFamily = 80;
 
-// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-constexpr std::int64_t kMostColumns = 0x7fffffff, kMostRows = 65535;
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks along x.
+// Heads and sequences together have to be 32-bit numbers too.
+constexpr std::int64_t kMostBlocks = 0x7fffffff;
 
 std::int64_t widest(const Problem& p) { return std::max(p.dim, p.value_dim); }
 
@@ -102,18 +103,27 @@ std::string missing_in_gpu(const Problem& p, const Gpu& gpu) {
   return "";
 }
 
-std::string too_many_blocks(const Problem& p) {
-  const std::int64_t tiles = tiles_of(p, shape_for(p).tile_q);
-  if (tiles > kMostColumns)
+std::string too_many_blocks(const Problem& p, const Gpu& gpu) {
+  if (tiles_of(p, shape_for(p).tile_q) > kMostBlocks)
     return "q has " + number(p.queries) +
            " rows, more than a GPU takes in one call; cut them into calls";
-  if (p.heads > kMostRows)
-    return "a GPU takes " + number(kMostRows) + " heads in one call, not " + number(p.heads) +
-           "; cut q and out along the heads";
-  if (sequences_of(p) > kMostRows)
-    return "a GPU takes " + number(kMostRows - (p.packed_queries() ? 1 : 0)) +
-           " sequences in one call, not " + number(p.batch) + "; cut the batch into calls";
+  const std::int64_t most = std::min(kMostBlocks, gpu.grid_rows * gpu.grid_rows);
+  if (p.heads > 0 && sequences_of(p) > most / p.heads)
+    return "q has " + number(p.heads) + " heads of " + number(p.batch) +
+           " sequences, and a GPU takes " + number(most) +
+           " together in one call; cut the batch into calls";
   return "";
+}
+
+// Tiles along x, heads along y, sequences along z. Where one of the latter has no room there both
+// are counted through together: device/attention/place.cuh finds them again.
+device::Index3 grid_of(const Problem& p, const Gpu& gpu, int tile_q) {
+  const auto tiles = int(tiles_of(p, tile_q));
+  const std::int64_t heads = p.heads, sequences = sequences_of(p);
+  if (heads <= gpu.grid_rows && sequences <= gpu.grid_rows)
+    return {tiles, int(heads), int(sequences)};
+  const std::int64_t all = heads * sequences, z = (all + gpu.grid_rows - 1) / gpu.grid_rows;
+  return {tiles, z == 0 ? 0 : int((all + z - 1) / z), int(z)};
 }
 
 }  // namespace
@@ -142,7 +152,7 @@ bool operator==(const GpuPlan& a, const GpuPlan& b) {
 std::string refusal(const Problem& p, const Gpu& gpu) {
   std::string why = missing_in_kernels(p);
   if (why.empty()) why = missing_in_gpu(p, gpu);
-  if (why.empty()) why = too_many_blocks(p);
+  if (why.empty()) why = too_many_blocks(p, gpu);
   return why;
 }
 
@@ -154,7 +164,7 @@ GpuPlan make_gpu_plan(const Problem& p, const Gpu& gpu) {
           .tile_q = shape.tile_q,
           .tile_k = shape.tile_k,
           .stages = shape.stages,
-          .grid = {int(tiles_of(p, shape.tile_q)), int(p.heads), int(sequences_of(p))},
+          .grid = grid_of(p, gpu, shape.tile_q),
           .threads = shape.threads,
           .shared_bytes = shape.shared_bytes,
           .why_kernel = why(shape.weighing)};

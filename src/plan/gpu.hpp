@@ -18,6 +18,7 @@ struct Gpu {
   std::int64_t shared_bytes = 0;  // that a block may have
   std::int64_t memory_bytes = 0;
   bool emulated = false;
+  std::int64_t grid_rows = 65535;  // blocks of a grid along y, and along z
 
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };

@@ -5,16 +5,14 @@
 #include <isa/memory.cuh>
 #include <isa/warpgroup.cuh>
 
+#include "emulated/kernels.hpp"
 #include "emulated/probe.hpp"
 
 namespace tessera::test {
 namespace {
 
 namespace isa = device::isa;
-using device::Address;
 using device::u32;
-
-Address shared(u32 byte) { return Address(u32(isa::shared_base()) + byte); }
 
 constexpr u32 kFull = 8064, kEmpty = 8072;  // where mbarriers lie
 

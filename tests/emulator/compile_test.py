@@ -1,4 +1,6 @@
-"""Every header of src/device compiles alone, in each world that is here."""
+"""Every header of src/device compiles alone, by the host's compiler and by nvcc where it is here.
+
+The world of NVRTC is tested in tests/unit/cuda/jit_test.cpp."""
 
 from __future__ import annotations
 

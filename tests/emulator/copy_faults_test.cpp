@@ -7,13 +7,13 @@
 
 #include <vector>
 
+#include "emulated/kernels.hpp"
 #include "emulated/probe.hpp"
 
 namespace tessera::test {
 namespace {
 
 namespace isa = device::isa;
-using device::Address;
 using device::Bfloat16;
 using device::Coordinates;
 using device::Major;
@@ -23,8 +23,6 @@ using device::u16;
 using device::u32;
 using device::u64;
 using device::Vector4;
-
-Address shared(u32 byte) { return Address(u32(isa::shared_base()) + byte); }
 
 constexpr emulator::Launch kTwoWarps{.threads = 64, .shared_bytes = 8192};
 constexpr emulator::Launch kWarpgroup{.threads = 128, .shared_bytes = 8192};
@@ -367,6 +365,32 @@ TEST(CopyFaults, a_tensor_store_that_begins_before_its_tensor) {
         isa::store_wait<0>();
       },
       "store.*begins before its tensor");
+}
+
+TEST(CopyFaults, a_tensor_store_that_is_cut_off_within_16_bytes) {
+  std::vector<u16> data(64 * 16);
+  Probe{.launch = kTwoWarps,
+        .memory =
+            [&] {
+              emulator::GlobalMemory m;
+              m.output("tensor", data.data(), 2 * data.size(), true);
+              return m;
+            },
+        .kernel =
+            [&](bool planted) {
+              const TensorMap map = emulator::encode({.base = data.data(),
+                                                      .rank = 2,
+                                                      .extent = {u64(planted ? 63 : 56), 16},
+                                                      .stride = {2, 128},
+                                                      .box = {64, 16}});
+              write_tile();
+              isa::fence_async();
+              isa::sync_block();
+              if (isa::thread() != 0) return;
+              store_tile(map, 0);
+              isa::store_wait<0>();
+            }}
+      .expect("store.*is cut off at rows of 126 bytes, no multiple of 16");
 }
 
 TEST(CopyFaults, a_tensor_store_without_a_barrier) {

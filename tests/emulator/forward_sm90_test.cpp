@@ -44,7 +44,7 @@ Case any_case(Dice& dice, const Limits& limits) {
   c.q_layout = c.k_layout = c.v_layout = Layout::kAligned;
   if (!dice.one_in(3)) c.out_layout = Layout::kAligned;  // else it may be stored element by element
   c.dtype = dice.pick(kTypes);
-  constexpr std::int64_t kDims[] = {8, 40, 64, 72, 96, 128};
+  constexpr std::int64_t kDims[] = {1, 8, 37, 40, 64, 72, 96, 100, 128};
   c.dim = dice.pick(kDims);
   c.value_dim = dice.pick(kDims);
   const std::int64_t rows = std::max<std::int64_t>(1, c.batch * c.queries * c.heads);
@@ -79,6 +79,15 @@ TEST(EmulatedHopper, long_rows_of_each_head_dimension) {
       c.align = TESSERA_ALIGN_TOP_LEFT;
       expect_right(Inputs(aligned(c)));
     }
+}
+
+// Tiles of them cannot be written by the copy engine.
+TEST(EmulatedHopper, rows_of_the_output_that_are_no_multiple_of_16_bytes) {
+  for (const std::int64_t value_dim : {1, 12, 63, 65, 127}) {
+    Case c{.queries = 200, .keys = 150, .dim = 64, .value_dim = value_dim};
+    c.dtype = DType::kBfloat16;
+    expect_right(Inputs(aligned(c)));
+  }
 }
 
 // The largest score grows by more than the slack of the running maximum.
@@ -133,7 +142,7 @@ TEST(EmulatedHopper, refuses_what_it_does_not_do_with_a_sentence) {
   expect_refusal([](Case& x) { x.value_dim = 136; },
                  "the kernel of sm_90 has head dimensions up to 128, not 136; the kernels of sm_80 "
                  "have larger ones");
-  expect_refusal([](Case& x) { x.value_dim = 12; },
+  expect_refusal([](Case& x) { x.value_dim = 12, x.v_layout = Layout::kDense; },
                  "the kernel of sm_90 takes q, k and v whose rows are contiguous and lie a "
                  "multiple of 16 bytes apart, forwards; copy them, or use the kernels of sm_80");
   expect_refusal([](Case& x) { x.wide_out = true; },

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/random.hpp"
+#include "emulated/kernels.hpp"
 #include "emulated/probe.hpp"
 
 namespace tessera::test {
@@ -26,18 +27,6 @@ using device::TileMap;
 using device::u16;
 using device::u32;
 using device::u64;
-
-Address shared(u32 byte) { return Address(u32(isa::shared_base()) + byte); }
-
-// What 16 bytes of a tile hold, wherever the swizzle has put them. PTX ISA, "Swizzling modes".
-u32 exchanged(u32 byte, Swizzle swizzle) {
-  switch (swizzle) {
-    case Swizzle::k128B: return byte ^ (byte / 128 % 8) * 16;
-    case Swizzle::k64B: return byte ^ (byte / 128 % 4) * 16;
-    case Swizzle::k32B: return byte ^ (byte / 128 % 2) * 16;
-    default: return byte;
-  }
-}
 
 std::vector<u16> numbered(std::size_t count) {
   std::vector<u16> data(count);

@@ -35,6 +35,7 @@ DROPOUT = "attention/dropout.cuh"
 CARRY = "attention/carry.cuh"
 PARTS = "tile/parts.cuh"
 WORDS = "tile/words.cuh"
+FINISHED = "kernel/finished.cuh"
 RACE = r"race with the|may be writing it|nobody has written"
 
 
@@ -97,8 +98,8 @@ MUTANTS = [
            r"WRONG", "exact"),
     Mutant("the row's share not divided", CARRY, "keys = a / (a + b);", "keys = a;", r"WRONG",
            "exact"),
-    Mutant("the state of another row", CARRY, "query + S::row(2 * h)", "query + S::row(0)", r"WRONG",
-           "float32"),
+    Mutant("the state of another row", FINISHED, "carried.lse(i)", "carried.lse(i ^ 1)",
+           r"WRONG|out of bounds", "float32"),
     Mutant("the first part of weights alone", PARTS, "int x = p.kCount; x-- > 0;",
            "int x = 1; x-- > 0;", r"WRONG", "exact"),
     Mutant("the rest of the wrong half", PARTS, "T{u16(to.part[n][i] >> 16)}",
@@ -128,6 +129,9 @@ MUTANTS = [
            "from += distance;", r"WRONG", "band"),
     Mutant("band: copies of rows that are not there", COPIES, "exists && left > 0 ?", "left > 0 ?",
            r"out of bounds|beyond|WRONG", "band"),
+    Mutant("rows leave before the warp has put them", FINISHED, "    isa::sync_warp();\n", "", RACE),
+    Mutant("rows of two warps in one place", FINISHED, "16 * kRow * isa::warp()",
+           "8 * kRow * isa::warp()", RACE),
 ]
 SCENARIOS = sorted({mutant.scenario for mutant in MUTANTS})
 

@@ -3,21 +3,19 @@
 #include <isa/tensor_copy.cuh>
 #include <isa/wgmma.cuh>
 
+#include "emulated/kernels.hpp"
 #include "emulated/probe.hpp"
 
 namespace tessera::test {
 namespace {
 
 namespace isa = device::isa;
-using device::Address;
 using device::Bfloat16;
 using device::Major;
 using device::Swizzle;
 using device::u32;
 using device::u64;
 using device::Vector4;
-
-Address shared(u32 byte) { return Address(u32(isa::shared_base()) + byte); }
 
 constexpr emulator::Launch kWarpgroup{.threads = 128, .shared_bytes = 8192};
 

@@ -11,6 +11,7 @@ namespace {
 constexpr std::byte kPoison{0xff};   // a NaN in every floating type
 constexpr std::int64_t kGuard = 13;  // elements; odd, so that no vector load is aligned by luck
 constexpr std::int64_t kAlignedGuard = 16;  // what is allocated is aligned
+constexpr std::int64_t kAlignedRow = 8;     // elements, of 16 bytes or more
 constexpr std::int64_t kGap = 5;            // elements at the end of a padded row
 
 // Dimensions from the outermost to the innermost.
@@ -33,6 +34,8 @@ Index4 strides_of(const Index4& shape, Layout layout) {
     }
     step *= std::max<std::int64_t>(1, shape[axis]);
     if (layout == Layout::kPadded && n == 3) step += kGap;
+    if (layout == Layout::kAligned && n == 3)
+      step = (step + kAlignedRow - 1) / kAlignedRow * kAlignedRow;
   }
   return stride;
 }

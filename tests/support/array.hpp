@@ -23,7 +23,7 @@ enum class Layout {
   kPadded,         // dense, but rows have a gap at their end
   kReversed,       // the sequence runs backwards
   kSharedByHeads,  // stride 0: all heads are one
-  kAligned,        // dense, from a multiple of 16 bytes on, as a copy engine wants it
+  kAligned,        // dense, but rows begin at multiples of 16 bytes, as a copy engine wants them
 };
 // Those that every backend takes.
 inline constexpr Layout kLayouts[] = {

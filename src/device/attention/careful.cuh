@@ -7,6 +7,7 @@
 
 #include "device/attention/carry.cuh"
 #include "device/attention/dropout.cuh"
+#include "device/attention/place.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
@@ -50,9 +51,11 @@ template <class C> struct CarefulRow {
     if (head.p.score.bias.data && head.bias(i, j) == -kInfinity) return -kInfinity;
     const T* key = k.row(j);
     double sum = 0;
-    for (int d = 0; d < head.p.dim; ++d)
-      sum = isa::fma(double(isa::to_float(isa::load(query + d * head.p.q.stride[3]))),
-                     double(isa::to_float(isa::load(key + d * k.step()))), sum);
+    TS_ROLL for (int d = 0; d < head.p.dim; ++d) {
+      const float x = isa::to_float(isa::load(query + d * head.p.q.stride[3]));
+      const float y = isa::to_float(isa::load(key + d * k.step()));
+      sum = isa::fma(double(x), double(y), sum);
+    }
     const auto s = float(head.p.score.scale * sum);
     return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
   }
@@ -125,7 +128,7 @@ template <class C> struct CarefulRow {
 // those that see a value that is not finite. Out of line, for few calls need it.
 template <class C>
 TS_OUTLINE void careful_rows(const ForwardParams& p, i64 first, int column, u32 odd, u32 wrong) {
-  const Index3 at = isa::block();
+  const Index3 at = place_of_block(p);
   const Sequence s(p, at.z);
   const Head head{p, s, at.y};
   for (int r = 0; r < C::kWarpRows; ++r)

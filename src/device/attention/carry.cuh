@@ -4,7 +4,6 @@
 #include <isa/math.cuh>
 
 #include "device/attention/score.cuh"
-#include "device/tile/multiply.cuh"
 
 namespace tessera::device {
 
@@ -56,22 +55,6 @@ struct Carried {
   TS_DEVICE float merged(const Shares& shares, float x, i64 i, int column) const {
     if (shares.none) return x;
     return weighed(shares.keys, x) + weighed(shares.state, out(i, column));
-  }
-
-  // A warp's 16 rows from `query` on, and the columns from `first` on.
-  template <int columns>
-  TS_DEVICE void merge_into(Sums<columns>& o, float (&lse_of)[2], i64 query, int first) const {
-    using S = Sums<columns>;
-    TS_UNROLL for (int h = 0; h < 2; ++h) {
-      const i64 i = query + S::row(2 * h);
-      if (i >= s.queries) continue;
-      const Shares shares(lse_of[h], lse(i));
-      lse_of[h] = shares.lse;
-      TS_UNROLL for (int e = 0; e < o.size; ++e) {
-        const int column = first + S::column(e);
-        if (S::half(e) == h && column < p.value_dim) o[e] = merged(shares, o[e], i, column);
-      }
-    }
   }
 };
 

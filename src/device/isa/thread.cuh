@@ -5,6 +5,7 @@
 #define TS_DEVICE __device__ __forceinline__
 #define TS_OUTLINE __device__ __noinline__
 #define TS_UNROLL _Pragma("unroll")
+#define TS_ROLL _Pragma("unroll 1")
 
 namespace tessera::device::isa {
 

@@ -1,12 +1,12 @@
 // What the kernels of any options share: the rows of a warp, scores, storage.
 #pragma once
 #include "device/attention/careful.cuh"
-#include "device/attention/carry.cuh"
 #include "device/attention/judge.cuh"
 #include "device/attention/pairs.cuh"
 #include "device/attention/score.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/store.cuh"
+#include "device/kernel/finished.cuh"
 #include "device/kernel/work.cuh"
 #include "device/params.cuh"
 #include "device/policy.cuh"
@@ -28,8 +28,6 @@ template <class C> struct WarpRows {
 
   TS_DEVICE int first_row() const { return isa::warp() / C::kSharing * 16; }
   TS_DEVICE int first_column() const { return isa::warp() % C::kSharing * C::kColumns; }
-  TS_DEVICE i64 query(int e) const { return work.rows.begin + first_row() + Scores::row(e); }
-  TS_DEVICE i64 row_of(int e) const { return work.rows.begin + first_row() + state.o.row(e); }
 
   // Scores of pairs as the softmax takes them; -inf where they are hidden.
   TS_DEVICE void score(int step) {
@@ -44,18 +42,11 @@ template <class C> struct WarpRows {
 
   // All rows but those of `except`.
   TS_DEVICE void store(const Output<T>& out, u32 except) {
-    auto finished = state.finish(p.score, head.sink());
+    const auto finished = state.finish(p.score, head.sink());
     if (p.dropout.threshold != 0) state.o.scale(p.dropout.factor);
-    if (p.state_lse.data)
-      Carried(head).merge_into(state.o, finished.lse, work.rows.begin + first_row(),
-                               first_column());
-    TS_UNROLL for (int e = 0; e < state.o.size;
-                   e += 2) if (out.stores(row_of(e), state.o.row(e), except))
-        out.store_pair(row_of(e), first_column() + state.o.column(e), state.o[e], state.o[e + 1]);
-    TS_UNROLL for (int h = 0; h < 2; ++h) if (isa::lane() % 4 == 0 && first_column() == 0 &&
-                                              query(2 * h) < head.s.queries &&
-                                              !(except >> Scores::row(2 * h) & 1))
-        out.store_lse(query(2 * h), finished.lse[h]);
+    const FinishedRows<C> rows;
+    rows.put(state.o, finished.lse);
+    rows.store(out, head, work.rows.begin + first_row(), first_column(), except);
   }
 };
 
@@ -68,7 +59,7 @@ TS_DEVICE void compute(Warp& warp, const Output<typename C::T>& out) {
   for (bool scrubbing = false;; scrubbing = true) {
     warp.attend(scrubbing);
     still_odd = odd_rows(warp.state);
-    if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
+    if (!isa::any_in_block(still_odd != 0) || scrubbing) break;
     odd = still_odd;
   }
   const i64 first = warp.work.rows.begin + warp.first_row();
@@ -82,8 +73,8 @@ TS_DEVICE void compute(Warp& warp, const Output<typename C::T>& out) {
 template <class C, template <class> class Warp>
 TS_DEVICE void compute_block(const ForwardParams& p) {
   using T = typename C::T;
-  const Index3 at = isa::block();
-  if (at.z == p.lengths.batch) return clear_rest<C>(p);
+  const Index3 at = place_of_block(p);
+  if (at.z >= p.lengths.batch) return clear_rest<C>(p);
   const Sequence s(p, at.z);
   const Head head{p, s, at.y};
   const Output<T> out{p, s, at.y};

@@ -110,12 +110,12 @@ template <class C> struct BandWarp {
   TS_DEVICE void compute() {
     u32 odd = 0, still_odd = 0;
     for (bool scrubbing = false;; scrubbing = true) {
-      attend(Place<C>(p, isa::again(isa::block())), scrubbing);
+      attend(Place<C>(p, place_of(p, isa::again(isa::block()))), scrubbing);
       still_odd = odd_rows(state);
       if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
       odd = still_odd;
     }
-    const Place<C> at(p, isa::again(isa::block()));
+    const Place<C> at(p, place_of(p, isa::again(isa::block())));
     const u32 wrong = still_odd | lost_rows(state, at.head(), at.first_row());
     store(at, wrong);
     if (!(odd | wrong)) return;
@@ -126,8 +126,8 @@ template <class C> struct BandWarp {
 
 // The same grid as that of the other kernels.
 template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
-  const Index3 block = isa::block();
-  if (block.z == p.lengths.batch) return clear_rest<C>(p);
+  const Index3 block = place_of_block(p);
+  if (block.z >= p.lengths.batch) return clear_rest<C>(p);
   const Place<C> at(p, block);
   if (at.s.queries < at.s.slots) clear_spare<C>(p, at.tile);
   if (!at.work.rows.empty()) BandWarp<C>(p).compute();

@@ -280,8 +280,8 @@ template <class C> struct Consumer {
 template <class C> TS_DEVICE void forward(const Params& p) {
   using T = typename C::T;
   const ForwardParams& call = p.call;
-  const Index3 at = isa::block();
-  if (at.z == call.lengths.batch) return clear_rest<C>(call);
+  const Index3 at = place_of_block(call);
+  if (at.z >= call.lengths.batch) return clear_rest<C>(call);
   const Sequence s(call, at.z);
   const Head head{call, s, at.y};
   const Output<T> out{call, s, at.y};

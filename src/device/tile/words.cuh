@@ -42,13 +42,13 @@ TS_DEVICE void fill_words(const Tile& tile, const Rows& source, i64 first) {
     const bool exists = source.exists(first + r) && left > 0;
     if (!exists) {
       isa::store(tile.at(r, chunk), Vector4{0, 0, 0, 0});
-    } else if (source.vectors()) {
-      isa::copy_async(tile.at(r, chunk), source.row(first + r) + 4 * chunk,
-                      u32(left < 4 ? 4 * left : 16));
-    } else {
-      isa::store(tile.at(r, chunk),
-                 gather_words(source.row(first + r), source.step(), 4 * chunk, source.columns()));
+      continue;
     }
+    const auto* row = source.row(first + r);
+    if (source.vectors())
+      isa::copy_async(tile.at(r, chunk), row + 4 * chunk, u32(left < 4 ? 4 * left : 16));
+    else
+      isa::store(tile.at(r, chunk), gather_words(row, source.step(), 4 * chunk, source.columns()));
   }
 }
 

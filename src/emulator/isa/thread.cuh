@@ -7,6 +7,7 @@
 #define TS_DEVICE inline
 #define TS_OUTLINE inline
 #define TS_UNROLL
+#define TS_ROLL
 
 namespace tessera::device::isa {
 

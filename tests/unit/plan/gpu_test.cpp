@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "plan/plan.hpp"
 
@@ -129,16 +131,58 @@ TEST(GpuPlanner, refuses_old_and_small_gpus_by_name) {
             "Tiny has 49152; use the CPU backend");
 }
 
+std::string grid_of(std::int64_t heads, std::int64_t batch, const Gpu& gpu = kHopper) {
+  Problem p = problem();
+  p.heads = p.kv_heads = heads;
+  p.batch = batch;
+  const device::Index3 grid = make_gpu_plan(p, gpu).grid;
+  return std::to_string(grid.x) + " " + std::to_string(grid.y) + " " + std::to_string(grid.z);
+}
+
+// 65,535 blocks along y and z are all that a GPU has.
+TEST(GpuPlanner, counts_heads_and_sequences_through_where_one_of_them_has_no_room) {
+  EXPECT_EQ(grid_of(65535, 65535 / 2), "8 65535 32767");
+  EXPECT_EQ(grid_of(65536, 1), "8 32768 2");
+  EXPECT_EQ(grid_of(1, 65536), "8 32768 2");
+  EXPECT_EQ(grid_of(3, 70000), "8 52500 4");
+  EXPECT_EQ(grid_of(2147483647, 1), "8 65535 32769");
+  EXPECT_EQ(grid_of(8, 65536,
+                    {.name = "Wide", .arch = 90, .shared_bytes = 1 << 17, .grid_rows = 1 << 20}),
+            "8 8 65536");
+  EXPECT_EQ(grid_of(7, 3, {.name = "Narrow", .arch = 90, .shared_bytes = 1 << 17, .grid_rows = 5}),
+            "8 5 5");
+  Problem none = problem();
+  none.heads = none.kv_heads = 65536;
+  none.batch = 0;
+  EXPECT_TRUE(make_gpu_plan(none, kHopper).empty());
+}
+
+TEST(GpuPlanner, has_a_block_for_each_of_them) {
+  for (const std::int64_t rows : {3, 4, 5, 7})
+    for (std::int64_t heads = 1; heads <= rows * rows; ++heads)
+      for (std::int64_t batch = 1; heads * batch <= rows * rows; ++batch) {
+        Problem p = problem();
+        p.heads = p.kv_heads = heads;
+        p.batch = batch;
+        const Gpu gpu{.name = "Narrow", .arch = 90, .shared_bytes = 1 << 17, .grid_rows = rows};
+        const device::Index3 grid = make_gpu_plan(p, gpu).grid;
+        EXPECT_LE(std::max(grid.y, grid.z), rows);
+        EXPECT_GE(grid.y * grid.z, heads * batch);
+        EXPECT_LT(grid.y * grid.z, heads * batch + rows) << "few of them idle";
+      }
+}
+
 TEST(GpuPlanner, refuses_grids_that_no_gpu_has) {
   Problem p = problem();
-  p.heads = 65536;
-  EXPECT_THAT(why_not(p), HasSubstr("65535 heads in one call, not 65536"));
-  p = problem();
-  p.batch = 65535;
+  p.batch = std::int64_t{1} << 28;
+  EXPECT_EQ(why_not(p),
+            "q has 8 heads of 268435456 sequences, and a GPU takes 2147483647 together "
+            "in one call; cut the batch into calls");
+  --p.batch;
   EXPECT_EQ(why_not(p), "");
   std::int32_t boundary = 0;
   p.cu_seqlens_q.data = &boundary;
-  EXPECT_THAT(why_not(p), HasSubstr("65534 sequences in one call, not 65535"));
+  EXPECT_THAT(why_not(p), HasSubstr("cut the batch into calls")) << "one sequence more";
   p = problem();
   p.queries = std::int64_t{128} << 31;
   EXPECT_THAT(why_not(p), HasSubstr("cut them into calls"));
