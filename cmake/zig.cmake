@@ -19,6 +19,7 @@ endif()
 
 set(CMAKE_C_COMPILER ${TESSERA_ZIG_PYTHON} -m ziglang cc -target ${TESSERA_TARGET})
 set(CMAKE_CXX_COMPILER ${TESSERA_ZIG_PYTHON} -m ziglang c++ -target ${TESSERA_TARGET})
+set(CMAKE_ASM_COMPILER ${CMAKE_C_COMPILER})  # what CMake takes from C by itself lacks the arguments
 set(CMAKE_CXX_ARCHIVE_CREATE "\"${TESSERA_ZIG_PYTHON}\" -m ziglang ar qcs <TARGET> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_FINISH "")
 set(CMAKE_CXX_COMPILER_LAUNCHER "")  # ccache would take Python for the compiler; zig has a cache
