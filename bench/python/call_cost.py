@@ -4,8 +4,9 @@
   bench/python/call_cost.py [--json]
 
 Attention of B1 L16 H1 D64 in float32 on one thread: the bare ctypes call with a descriptor that was
-packed before, beside tessera.attention, which reads the tensors, makes the output, packs and calls.
-The two take turns of 2,000 calls; figures are the smallest and the median turn, in microseconds.
+packed before, beside the same call through the package, which reads the tensors, makes the outputs,
+packs and calls. The two take turns of 2,000 calls; figures are the smallest and the median turn, in
+microseconds.
 """
 
 from __future__ import annotations
@@ -21,47 +22,68 @@ import torch
 from turns import seconds
 
 import tessera
-from tessera import _call, _native
-from tessera._scalars import band
+from tessera import _backward, _call, _native
 
+Call = Callable[[], Any]
 CALLS, TURNS, SHAPE = 2000, 60, (1, 16, 1, 64)
 
 
-def turn(call: Callable[[], Any]) -> float:
+def turn(call: Call) -> float:
     """Microseconds of one call, over CALLS of them."""
     return seconds(call, CALLS) * 1e6
 
 
-def bare(x: Any) -> Callable[[], Any]:
-    """The ctypes call with a descriptor made before."""
-    call = _call.pack(x, x, x, None, False, _call.Scalars(band(False, None, None)), None)
+def forward(*tensors: Any, **options: Any) -> tuple[Call, Call]:
+    """The bare ctypes call with a descriptor made before, and tessera.attention."""
+    named = dict(options)
+    out, lse = named.pop("out", None), named.pop("return_lse", False)
+    call = _call.pack_options(*tensors, out, lse, named)
     context, error = _native.context(1), _native.error.address
-    return lambda: (_native.attention(context, call.packed, error), call)
+    return (
+        lambda: (_native.attention(context, call.packed, error), call),
+        lambda: tessera.attention(*tensors, threads=1, **options),
+    )
 
 
-def cases(x: Any) -> dict[str, Callable[[], Any]]:
-    """The calls by name; the first is what the others are compared with."""
+def backward(*tensors: Any, into: Any = None) -> tuple[Call, Call]:
+    """The same of tessera.attention_backward. tensors: d_out, q, k, v, out, lse."""
+    wanted = ("dq", "dk", "dv")
+    call = _backward.pack((*tensors, None), wanted, into, False, {})
+    context, error = _native.context(1), _native.error.address
+    return (
+        lambda: (_native.attention_backward(context, call.packed, error), call),
+        lambda: tessera.attention_backward(*tensors, into=into, threads=1),
+    )
+
+
+def cases(x: Any) -> dict[str, tuple[Call, Call]]:
+    """The calls by name, each with the C interface alone and through the package."""
     out, lse = tessera.attention(x, x, x, return_lse=True, threads=1)
+    tensors = (out, x, x, x, out, lse)
+    into = tessera.attention_backward(*tensors, threads=1)
     mask = x[0, :, 0, :16] < 9
     return {
-        "C interface": bare(x),
-        "attention": lambda: tessera.attention(x, x, x, threads=1),
-        "attention, causal": lambda: tessera.attention(x, x, x, causal=True, threads=1),
-        "attention, lse": lambda: tessera.attention(x, x, x, return_lse=True, threads=1),
-        "attention, out given": lambda: tessera.attention(x, x, x, out=out, threads=1),
-        "attention, mask": lambda: tessera.attention(x, x, x, mask=mask, threads=1),
-        "attention_backward": lambda: tessera.attention_backward(out, x, x, x, out, lse, threads=1),
+        "attention": forward(x, x, x),
+        "attention, causal": forward(x, x, x, causal=True),
+        "attention, lse": forward(x, x, x, return_lse=True),
+        "attention, out given": forward(x, x, x, out=out),
+        "attention, mask": forward(x, x, x, mask=mask),
+        "attention, all of these": forward(
+            x, x, x, causal=True, return_lse=True, out=out, mask=mask
+        ),
+        "attention_backward": backward(*tensors),
+        "attention_backward, into": backward(*tensors, into=into),
     }
 
 
-def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Turns of each call, one after another."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
+def measure(calls: tuple[Call, Call]) -> tuple[list[float], list[float]]:
+    """Turns of both calls, one after another."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for call in calls:
         turn(call)
     for _ in range(TURNS):
-        for name, call in calls.items():
-            times[name].append(turn(call))
+        for call, turns in zip(calls, times):
+            turns.append(turn(call))
     return times
 
 
@@ -69,12 +91,11 @@ def rows() -> list[dict[str, Any]]:
     """One row for each library and call."""
     found = []
     for library, x in (("numpy", np.zeros(SHAPE, np.float32)), ("torch", torch.zeros(SHAPE))):
-        times = measure(cases(x))
-        floor = min(times["C interface"])
-        for name, turns in times.items():
-            best, middle = min(turns), statistics.median(turns)
-            row = {"tensors": library, "call": name, "best_us": best, "median_us": middle}
-            found.append({**row, "above_c_us": best - floor})
+        for name, calls in cases(x).items():
+            c, ours = measure(calls)
+            row: dict[str, Any] = {"tensors": library, "call": name}
+            row |= {"c_us": min(c), "best_us": min(ours), "median_us": statistics.median(ours)}
+            found.append({**row, "above_c_us": min(ours) - min(c)})
     return found
 
 
@@ -91,8 +112,9 @@ def main() -> None:
             )
         else:
             print(
-                f"{row['tensors']:<6} {row['call']:<22} best {row['best_us']:6.2f} us, "
-                f"median {row['median_us']:6.2f} us, above C {row['above_c_us']:6.2f} us"
+                f"{row['tensors']:<6} {row['call']:<24} C {row['c_us']:6.2f} us, best "
+                f"{row['best_us']:6.2f} us, median {row['median_us']:6.2f} us, above C "
+                f"{row['above_c_us']:6.2f} us"
             )
 
 

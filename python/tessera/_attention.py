@@ -9,12 +9,15 @@ from tessera import _call, _native, _repeat
 from tessera import _descriptors as d
 from tessera._call import Extras, Scalars
 from tessera._run import context_of, run
-from tessera._scalars import Window, band
+from tessera._scalars import Window, band, is_offsets
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tessera._options import Options
+
+_WORDS = {type(None), str}
+_NO_TENSORS: dict[str, Any] = {}
 
 
 def attention(
@@ -116,32 +119,59 @@ def attention(
 
     Source: Dao, "FlashAttention-2", 2023, for the forward pass without the matrix.
     """
-    call: tuple[Any, ...] | None = None
-    key = None
     # fmt: off
     if (
         mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q
-        is cu_seqlens_k is seqused_q is seqused_k is block_table is window is state is None
-        and not dropout_p and not seed and not dropout_offset
+        is cu_seqlens_k is seqused_q is seqused_k is block_table is None
+        and type(align) in _WORDS
     ):
-        options = (align, scale, softcap, causal, backend, batch_invariant, return_lse)
-        key, call = _repeat.find(q, k, v, out, options)
+        options = _NO_TENSORS
+        tensors: tuple[Any, ...] = (q, k, v)
+        names: tuple[str, ...] = ()
+    else:
+        offsets = align if is_offsets(align) else None
+        options = {n: x for n, x in zip(d.OPTIONAL, (
+            offsets, mask, bias, alibi, sink, kv_lengths, kv_starts, cache_batch_idx, cu_seqlens_q,
+            cu_seqlens_k, seqused_q, seqused_k, block_table,
+        )) if x is not None}
+        tensors, names = (q, k, v, *options.values()), tuple(options)
     # fmt: on
-    if call is None:
+    if out is not None:
+        tensors, names = (*tensors, out), (*names, "out")
+    diagonal = None if "offsets" in options else align
+    # 1, 1.0 and True are equal, but not equally welcome as align or as a side of a window.
+    scalars: tuple[Any, ...] = (diagonal, type(diagonal), scale, softcap, causal, return_lse)
+    if backend is not None or batch_invariant:
+        scalars += ("backend", backend, batch_invariant)
+    if window is not None:
+        sides = window if type(window) is tuple else (window,)
+        scalars += ("window", *sides, *map(type, sides))
+    if state is not None or dropout_p or seed or dropout_offset:
+        scalars += (_repeat.NEVER,)
+    repeat = _repeat.find(tensors, names, scalars)
+    if repeat is not None:
+        kind, cut, pieces, fill, streamed, prototypes = repeat
+        if out is None:
+            out = kind.new(prototypes[0])
+        else:
+            kind.touch((out,))
+        outputs = (out, kind.new(prototypes[1])) if return_lse else (out,)
+        words = (q, k, v, *outputs, *options.values())
+        if streamed:
+            words += (kind.stream(q),)
+        packed = fill(cut.pack, pieces, *words)
+    else:
         flags = d.BATCH_INVARIANT if batch_invariant else 0
-        scalars = Scalars(band(causal, window, align), scale, softcap, backend, flags)
-        # fmt: off
-        tensors = (
-            mask, bias, alibi, sink, kv_lengths, kv_starts, cache_batch_idx,
-            cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table,
-        )
-        # fmt: on
-        extras = Extras.of(align, tensors, (dropout_p, dropout_offset, seed), state)
-        call = _call.pack(q, k, v, out, bool(return_lse), scalars, extras)
-        if key is not None:
-            _repeat.keep(key, call, q, out is not None)
-    run(_native.attention, call[0], call[1], threads)
-    return (call[2], call[3]) if return_lse else call[2]
+        numbers = Scalars(band(causal, window, align), scale, softcap, backend, flags)
+        extras = Extras.of(options, (dropout_p, dropout_offset, seed), state)
+        call = _call.pack(q, k, v, out, bool(return_lse), numbers, extras)
+        kind, packed = call.kind, call.packed
+        outputs = (call.out, call.lse) if return_lse else (call.out,)
+        places = ("q", "k", "v", *("out", "lse")[: len(outputs)], *options)
+        made = (None if out is not None else call.out, call.lse)
+        _repeat.keep(tensors, names, scalars, (packed, places, d.CALL_PLACES), made)
+    run(_native.attention, packed, kind, threads)
+    return outputs if return_lse else outputs[0]
 
 
 def plan(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tessera import _call, _native
+from tessera import _call, _native, _repeat
 from tessera import _descriptors as d
 from tessera._call import given_output, made
 from tessera._run import run
+from tessera._scalars import is_offsets
 from tessera._tensors import Kind, adopt, kinds
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tessera._options import Options
 
 DIFFERENTIABLE = ("bias", "sink")  # of the options
+_READ = ("q", "k", "v", "out", "lse")
+_NO_TENSORS: dict[str, Any] = {}
 
 
 class Gradients(NamedTuple):
@@ -61,20 +65,35 @@ def _pack_gradients(kind: Kind, gradients: Gradients, given: bool, leads: dict[s
     return b"".join(packed)
 
 
-class _Backward(NamedTuple):
-    packed: bytes
+_Block = ctypes.c_char * d.BLOCK_SIZE
+
+
+def block(flags: int, upstream: bytes, gradients: bytes, forward: bytes) -> ctypes.Array[Any]:
+    """A backward call with its forward call behind it."""
+    made = _Block()
+    at_forward = ctypes.addressof(made) + d.BACKWARD.size
+    d.BACKWARD.pack_into(made, 0, d.BACKWARD.size, flags, at_forward, upstream, gradients)
+    ctypes.memmove(at_forward, forward, d.CALL_SIZE)
+    return made
+
+
+class Backward(NamedTuple):
+    """What a backward call needs."""
+
+    packed: Any  # a block
     kind: Kind
     gradients: Gradients
-    memory: Any
+    memory: Any  # kept alive until the call returns
 
 
-def _pack_backward(
+def pack(
     tensors: tuple[Any, ...],  # d_out, q, k, v, out, lse, d_lse
     wanted: Iterable[str],
     into: Gradients | None,
     accumulate: bool,
     options: Mapping[str, Any],
-) -> _Backward:
+) -> Backward:
+    """Packs a call of attention_backward."""
     d_out, q, k, v, out, lse, d_lse = tensors
     q, k, v = adopt(q, "q"), adopt(k, "k"), adopt(v, "v")
     options = {
@@ -88,18 +107,31 @@ def _pack_backward(
         raise ValueError("accumulate is set without into; pass the gradients to add to")
     of = {"dq": q, "dk": k, "dv": v, "d_bias": bias, "d_sink": sink}
     gradients = _new_gradients(wanted, of, kind) if into is None else Gradients(*into)
-    forward = ctypes.create_string_buffer(call.packed, d.CALL_SIZE)
-    read: list[Any] = [call, forward]
+    read: list[Any] = [call]
     upstream = _call.optional(kind, "d_out", d_out, read, lead_q)
     upstream += _call.optional(kind, "d_lse", d_lse, read, lead_q)
-    packed = d.BACKWARD.pack(
-        d.BACKWARD.size,
-        d.ACCUMULATE if accumulate else 0,
-        ctypes.addressof(forward),
-        upstream,
-        _pack_gradients(kind, gradients, into is not None, leads),
-    )
-    return _Backward(packed, kind, gradients, read)
+    at_gradients = _pack_gradients(kind, gradients, into is not None, leads)
+    packed = block(d.ACCUMULATE if accumulate else 0, upstream, at_gradients, call.packed)
+    return Backward(packed, kind, gradients, read)
+
+
+def _parts(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """The tensors among the options, in the order of a descriptor, and the others."""
+    tensors: dict[str, Any] = {}
+    scalars: list[Any] = []
+    for name, x in options.items():
+        if type(x) in kinds and name in d.OPTIONAL:
+            tensors[name] = x
+        elif name == "align" and is_offsets(x):
+            tensors["offsets"] = x
+        else:
+            values = x if type(x) is tuple else (x,)
+            scalars += (name, *values, *map(type, values))
+    if options.get("dropout_p"):
+        scalars.append(_repeat.NEVER)
+    if len(tensors) > 1:
+        tensors = {name: tensors[name] for name in d.OPTIONAL if name in tensors}
+    return tensors, tuple(scalars)
 
 
 def attention_backward(
@@ -146,7 +178,35 @@ def attention_backward(
 
     Source: Dao, "FlashAttention-2", 2023, for the backward pass without the matrix.
     """
-    tensors = (d_out, q, k, v, out, lse, d_lse)
-    call = _pack_backward(tensors, wanted, into, accumulate, options)
-    run(_native.attention_backward, call.packed, call.kind, threads)
-    return call.gradients
+    wanted = tuple(wanted)
+    extras, scalars = _parts(options) if options else (_NO_TENSORS, ())
+    upstream = (d_out,) if d_lse is None else (d_out, d_lse)
+    read = (q, k, v, out, lse, *extras.values())
+    given = () if into is None else tuple([x for x in into if x is not None])
+    slots = wanted if into is None else tuple([x is None for x in into])
+    tensors, names = (*upstream, *read, *given), (slots, d_lse is None, *extras)
+    scalars += (accumulate,)
+    repeat = _repeat.find(tensors, names, scalars)
+    if repeat is None:
+        call = pack((d_out, q, k, v, out, lse, d_lse), wanted, into, accumulate, options)
+        packed, kind, gradients, _ = call
+        found = [n for n, x in zip(d.GRADIENTS, gradients) if x is not None]
+        places = ["forward", *("d_out", "d_lse")[: len(upstream)], *found, *_READ, *extras]
+        made = gradients if into is None else ()
+        _repeat.keep(tensors, names, scalars, (packed.raw, places, d.BLOCK_PLACES), made)
+    else:
+        kind, cut, pieces, fill, streamed, prototypes = repeat
+        if into is None:
+            new = kind.new
+            gradients = Gradients(*[None if x is None else new(x) for x in prototypes])
+            given = tuple([x for x in gradients if x is not None])
+        else:
+            kind.touch(given)
+            gradients = Gradients(*into)
+        packed = _Block()
+        words = (ctypes.addressof(packed) + d.BACKWARD.size, *upstream, *given, *read)
+        if streamed:
+            words += (kind.stream(q),)
+        fill(partial(cut.pack_into, packed, 0), pieces, *words)
+    run(_native.attention_backward, packed, kind, threads)
+    return gradients

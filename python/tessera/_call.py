@@ -69,7 +69,7 @@ def _state(kind: Kind, state: Any, lead: int, memory: list[Any]) -> bytes:
 def pack_rest(kind: Kind, extras: Extras | None, lead: int, q: Any) -> tuple[bytes, list[Any]]:
     """The end of a descriptor, and the memory that it points at."""
     memory: list[Any] = []
-    stream = kind.stream(q)
+    stream = kind.stream(q) or 0
     tensors = [d.ABSENT] * len(d.OPTIONAL)
     if extras is None:
         return d.rest(tensors, stream=stream) if stream else d.NO_REST, memory
@@ -101,13 +101,11 @@ class Extras(NamedTuple):
     state: Any
 
     @staticmethod
-    def of(align: Any, tensors: Sequence[Any], dropout: Any, state: Any) -> Extras | None:
-        """The extras of a call, None if it has none. tensors: those of OPTIONAL behind offsets."""
-        offsets = align if is_offsets(align) else None
-        given = {n: x for n, x in zip(d.OPTIONAL, (offsets, *tensors)) if x is not None}
-        if not given and state is None and not any(dropout):
+    def of(tensors: dict[str, Any], dropout: Any, state: Any) -> Extras | None:
+        """The extras of a call, None if it has none."""
+        if not tensors and state is None and not any(dropout):
             return None
-        return Extras(given, dropout, state)
+        return Extras(tensors, dropout, state)
 
 
 def _check_ranks(shapes: Sequence[Shape], extras: Extras | None) -> None:
@@ -233,7 +231,10 @@ def pack_options(q: Any, k: Any, v: Any, out: Any, lse: Any, options: Mapping[st
     get = options.get
     align = get("align")
     dropout = (get("dropout_p", 0.0), get("dropout_offset", 0), get("seed", 0))
-    extras = Extras.of(align, [get(name) for name in d.OPTIONAL[1:]], dropout, get("state"))
+    tensors = {name: options[name] for name in d.OPTIONAL if get(name) is not None}
+    if is_offsets(align):
+        tensors["offsets"] = align
+    extras = Extras.of(tensors, dropout, get("state"))
     scalars = Scalars(
         band(get("causal", False), get("window"), align),
         get("scale"),

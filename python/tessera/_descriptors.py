@@ -65,17 +65,12 @@ REST = Struct(f"<{_packed(len(OPTIONAL))} fIQ {_packed(2)} {_unset(6)} Q {_unset
 
 # An attention call: size, flags, backend, align; q, k, v, out, lse; scale, softcap, left, right,
 # offset; REST
-_CALL_HEAD, _CALL_END = "IIII", f"ffqqq {REST.size}s"
-CALL = Struct(f"<{_CALL_HEAD} {5 * _PLACE} {_CALL_END}")
+CALL = Struct(f"<IIII {5 * _PLACE} ffqqq {REST.size}s")
 CALL_SIZE = CALL.size
 
-# The same bytes, cut at the addresses of q, k, v and out, and of lse if it is wanted.
-_HEAD_PIECE, _END_SIZE = f"{calcsize('<' + _CALL_HEAD)}s", calcsize("<" + _CALL_END)
-CUT_WITH_LSE = Struct(f"<{_HEAD_PIECE} {4 * _PLACE} Q{LAYOUT.size + _END_SIZE}s")
-CUT_WITHOUT_LSE = Struct(f"<{_HEAD_PIECE} {3 * _PLACE} Q{LAYOUT.size + TENSOR.size + _END_SIZE}s")
-
 # size, flags, forward; d_out, d_lse; the five gradients; workspace, its bytes, term_norms
-BACKWARD = Struct(f"<IIQ {_packed(2)} {_packed(5)} {_unset(3)}")
+GRADIENTS = ("dq", "dk", "dv", "d_bias", "d_sink")
+BACKWARD = Struct(f"<IIQ {_packed(2)} {_packed(len(GRADIENTS))} {_unset(3)}")
 # size, flags, states, count; out, lse
 MERGE = Struct(f"<IIQQ {_packed(2)}")
 # size, flags, layout, reserved; x, out, cos, sin, offsets, positions
@@ -86,6 +81,27 @@ APPEND = Struct(f"<IIII {_packed(9)}")
 CONTEXT_CONFIG = Struct(f"<IIiI {_unset(1)} QQ {_unset(3)}")
 # size, threads; parallel, thread_num, num_threads
 OPENMP = Struct("<Ii QQQ")
+
+
+def _places(first: int, names: Iterable[str]) -> dict[str, int]:
+    """Where the addresses of tensors stand that follow each other, in bytes from the start."""
+    return {name: first + i * TENSOR.size for i, name in enumerate(names)}
+
+
+# Where the words of a call stand that differ from one call to the next one like it: the addresses
+# of its tensors, and its stream.
+CALL_PLACES = {
+    **_places(calcsize("<IIII"), ("q", "k", "v", "out", "lse")),
+    **_places(CALL_SIZE - REST.size, OPTIONAL),
+    "stream": CALL_SIZE - calcsize("<QQ"),
+}
+# The same of a backward call with its forward call behind it, in one block.
+BLOCK_SIZE = BACKWARD.size + CALL_SIZE
+BLOCK_PLACES = {
+    "forward": calcsize("<II"),
+    **_places(calcsize("<IIQ"), ("d_out", "d_lse", *GRADIENTS)),
+    **{name: BACKWARD.size + place for name, place in CALL_PLACES.items()},
+}
 
 ABSENT_LAYOUT = LAYOUT.pack(1, 1, 1, 1, 1, 1, 1, 1, FLOAT32, CPU, 0, 0)
 ABSENT = TENSOR.pack(0, ABSENT_LAYOUT)

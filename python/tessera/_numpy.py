@@ -15,6 +15,7 @@ capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 capsule_pointer.restype = ctypes.c_size_t
 capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _word_at = ctypes.c_size_t.from_address
+_words = (ctypes.c_size_t * 2**58).from_address(0)  # the memory of this process
 _DATA_OF_ARRAY_STRUCT = 40  # PyArrayInterface: int, int, char, int, int, 2 pointers, data
 
 
@@ -54,11 +55,15 @@ class NumpyKind:
 
     name = "NumPy"
     torch = False
+    look = "{x}.shape, {x}.strides, {x}.dtype, {x}.flags.writeable"
 
     def __init__(self) -> None:
         self._layouts: Seen[bytes] = Seen()
         self._dtypes: dict[int, Any] = {}
-        self._header = _header(self._numpy())
+        header = _header(self._numpy())
+        self.address = f"words[id({{x}}) + {header} >> 3]" if header else "data({x})"
+        self.names = {"words": _words, "data": _data}
+        self._address = eval(f"lambda x: {self.address.format(x='x')}", self.names)
         self._empty = self._numpy().empty
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
@@ -67,18 +72,10 @@ class NumpyKind:
         if layout is None:
             packed = pack_layout(name, shape, _elements(x, name), self.dtype(x, name), lead)
             layout = self._layouts.put(key, packed)
-        return self.address(x), layout
+        return self._address(x), layout
 
-    def address(self, x: Any) -> int:
-        return _word_at(id(x) + self._header).value if self._header else _data(x)
-
-    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
-        # fmt: off
-        return (
-            q.shape, q.strides, q.dtype, k.shape, k.strides, k.dtype, v.shape, v.strides, v.dtype,
-            scalars,
-        )
-        # fmt: on
+    def touch(self, written: Sequence[Any]) -> None:
+        """NumPy keeps no count."""
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         address, layout = self.read(x, name, shape, lead)
@@ -107,8 +104,8 @@ class NumpyKind:
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return self._empty(shape, q.dtype)
 
-    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
-        return shape, self.empty(q, (0,), dtype).dtype
+    def prototype(self, x: Any) -> Any:
+        return x.shape, x.dtype
 
     def new(self, prototype: Any) -> Any:
         return self._empty(*prototype)
@@ -116,8 +113,8 @@ class NumpyKind:
     def integers(self, values: Sequence[int], like: Any) -> Any:
         return self._numpy().asarray(values, "int64")
 
-    def stream(self, q: Any) -> int:
-        return 0
+    def stream(self, q: Any) -> int | None:
+        return None
 
     def threads(self) -> int:
         return 0

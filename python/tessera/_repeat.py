@@ -1,74 +1,118 @@
-"""Calls like one before: only the addresses differ, so they alone are put into its bytes.
+"""Calls like one before: only addresses differ, so they alone are put into its bytes.
 
-Python's share of a small call is mostly reading and packing shapes. A call without extras is known
-by the shapes, strides and dtypes of q, k and v and by its scalars; its descriptor is kept, with the
-addresses cut out.
+Python's share of a small call is mostly reading and packing shapes. A call is known by the types of
+its arguments, by the shapes, strides, dtypes, devices and flags of its tensors and by its scalars;
+its descriptor is kept, cut at the addresses. Calls with lists, a state or dropout are not kept, nor
+are tensors that come by DLPack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
-from tessera import _descriptors as d
-from tessera._call import Call, given_output, statistics_dtype
-from tessera._tensors import Seen, kinds
+from tessera._tensors import Kind, Seen, kinds
+
+_WORD = calcsize("<Q")
+# Scalars of other types, such as arrays without dimensions, may have no hash or change.
+_PLAIN_TYPES = {type(None), bool, int, float, str, type}
+NEVER = object()  # a scalar of a call that is not kept
 
 
 class Repeat(NamedTuple):
-    """A call without its addresses."""
+    """A descriptor without the words that differ."""
 
-    head: bytes
-    q: bytes
-    k: bytes
-    v: bytes
-    out: bytes
-    end: bytes
-    new_out: Any  # what the kind makes out and lse from; None: given, or not wanted
-    new_lse: Any
+    kind: Kind
+    cut: Struct  # pieces and words in turn
+    pieces: list[bytes]
+    fill: Callable[..., Any]  # fill(pack, pieces, *words)
+    streamed: bool  # whether the last word is the stream
+    prototypes: list[Any]  # of its outputs, None for those that are not made
 
 
-# Scalars of other types, such as arrays without dimensions, may have no hash or change.
-_PLAIN_TYPES = {type(None), bool, int, float, str}
-_known: Seen[Repeat] = Seen()
+class _Table(NamedTuple):
+    """Calls whose tensors have the same types."""
+
+    look: Callable[..., Any]  # tells of tensors all that the bytes depend on but addresses
+    calls: Seen[Repeat]
 
 
-def find(q: Any, k: Any, v: Any, out: Any, scalars: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The key of a call, None if it is not kept, and its bytes, kind, out and lse, None if it is
-    not known. scalars: align, scale, softcap, causal, backend, batch_invariant, return_lse.
+_tables: dict[tuple[type, ...], _Table] = {}
+
+
+# Loops over the tensors are written out, for they cost as much as what they do: 0.5 us a call.
+
+
+@cache
+def _look(kind: Any, count: int) -> Callable[..., Any]:
+    names = [f"x{i}" for i in range(count)]
+    parts = ", ".join(kind.look.format(x=x) for x in names)
+    made: Callable[..., Any] = eval(f"lambda {', '.join(names)}: ({parts})", kind.names)
+    return made
+
+
+@cache
+def _fill(kind: Any, words: str) -> Callable[..., Any]:
+    """words: of each word a letter, t for a tensor's address, n for a number."""
+    names = [f"x{i}" for i in range(len(words))]
+    values = {"t": kind.address, "n": "{x}"}
+    parts = [f"pieces[{i}], {values[w].format(x=x)}" for i, (w, x) in enumerate(zip(words, names))]
+    body = f"pack({', '.join(parts)}, pieces[{len(words)}])"
+    made: Callable[..., Any] = eval(f"lambda pack, pieces, {', '.join(names)}: {body}", kind.names)
+    return made
+
+
+def find(tensors: tuple[Any, ...], names: tuple[Any, ...], scalars: tuple[Any, ...]) -> Any:
+    """The Repeat that was kept for a call like this one; None if there is none.
+
+    tensors: those that the call was given; names: of those that not every call has, or what else
+    tells them.
     """
-    kind = kinds.get(type(q))
-    if kind is None or not type(q) is type(k) is type(v):
-        return None, None
-    for x in scalars:
-        if type(x) not in _PLAIN_TYPES:
-            return None, None
-    given = None
-    if out is not None:
-        given = given_output(kind, "out", out, 0)
-        scalars = (*scalars, given[1])
-    key = kind.key(q, k, v, scalars)
-    known = None if key is None else _known.get(key)
-    if known is None:
-        return key, None
-    head, q_end, k_end, v_end, out_end, end, new_out, new_lse = known
-    address = kind.address
-    if given is None:
-        out = kind.new(new_out)
-    at = (head, address(q), q_end, address(k), k_end, address(v), v_end, address(out))
-    if new_lse is None:
-        return key, (d.CUT_WITHOUT_LSE.pack(*at, end), kind, out, None)
-    lse = kind.new(new_lse)
-    return key, (d.CUT_WITH_LSE.pack(*at, out_end, address(lse), end), kind, out, lse)
+    table = _tables.get(tuple(map(type, tensors)))
+    if table is None:
+        return None
+    key = table.look(*tensors), names, scalars
+    try:
+        return table.calls.get(key)
+    except TypeError:  # a scalar has no hash
+        return None
 
 
-def keep(key: Any, call: Call, q: Any, given: bool) -> None:
-    """Keeps the bytes of a call for the next one like it. given: its out came from the caller."""
-    kind, out, lse = call.kind, call.out, call.lse
-    new_out = None if given else kind.prototype(q, tuple(out.shape), kind.dtype(q, "q"))
-    if lse is None:
-        head, _, q_end, _, k_end, _, v_end, _, end = d.CUT_WITHOUT_LSE.unpack(call.packed)
-        _known.put(key, Repeat(head, q_end, k_end, v_end, b"", end, new_out, None))
+def keep(
+    tensors: tuple[Any, ...],
+    names: tuple[Any, ...],
+    scalars: tuple[Any, ...],
+    cut: tuple[bytes, Sequence[str], Mapping[str, int]],
+    made: Iterable[Any],
+) -> None:
+    """Keeps a call for the next one like it.
+
+    cut: the bytes of the call, the names of the words that will differ, in their order but for the
+    stream, and where they stand; made: its outputs, None for those that the caller gave or does not
+    want.
+    """
+    kind: Any = kinds.get(type(tensors[0]))
+    if kind is None or any(kinds.get(type(x)) is not kind for x in tensors):
         return
-    head, _, q_end, _, k_end, _, v_end, _, out_end, _, end = d.CUT_WITH_LSE.unpack(call.packed)
-    new_lse = kind.prototype(q, tuple(lse.shape), statistics_dtype(kind, q))
-    _known.put(key, Repeat(head, q_end, k_end, v_end, out_end, end, new_out, new_lse))
+    if not kind.look or not _PLAIN_TYPES.issuperset(map(type, scalars)):
+        return
+    packed, words, places = cut
+    streamed = kind.stream(tensors[0]) is not None
+    words = [*words, "stream"] if streamed else words
+    starts = [0, *(places[word] + _WORD for word in words)]
+    ends = [*(places[word] for word in words), len(packed)]
+    pieces = [packed[start:end] for start, end in zip(starts, ends)]
+    letters = "".join("n" if word in ("forward", "stream") else "t" for word in words)
+    repeat = Repeat(
+        kind,
+        Struct("<" + "Q".join(f"{len(piece)}s" for piece in pieces)),
+        pieces,
+        _fill(kind, letters),
+        streamed,
+        [None if x is None else kind.prototype(x) for x in made],
+    )
+    types = tuple(map(type, tensors))
+    table = _tables.setdefault(types, _Table(_look(kind, len(tensors)), Seen()))
+    table.calls.put((table.look(*tensors), names, scalars), repeat)

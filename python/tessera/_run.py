@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import Array
 from typing import Any
 
 from tessera import _native
@@ -18,11 +19,14 @@ def context_of(kind: Kind, threads: int | None) -> int:
     """The context of a call: of the threads asked for, else as torch has them for its tensors, else
     the library's default.
     """
-    count = kind.threads() if threads is None else _checked(threads)
+    if threads is None:
+        count = kind.threads()
+    else:
+        count = threads if type(threads) is int and threads > 0 else _checked(threads)
     return kind.contexts.get(count) or kind.context(count)
 
 
-def run(function: Any, packed: bytes, kind: Kind, threads: int | None) -> None:
+def run(function: Any, packed: bytes | Array[Any], kind: Kind, threads: int | None) -> None:
     """Calls a function of the library; raises its refusal."""
     status = function(context_of(kind, threads), packed, _native.error.address)
     if status:

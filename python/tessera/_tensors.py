@@ -32,6 +32,11 @@ class Kind(Protocol):
 
     name: str
     torch: bool  # whether it computes with torch; the others mix freely
+    # Expressions of a tensor {x}, with what they name: all that its layout depends on, and where
+    # element 0 lies. Empty if calls on such tensors are not kept (_repeat.py).
+    look: str
+    address: str
+    names: dict[str, Any]
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         """The address and the packed layout of x, with `lead` dimensions of 1 before its own."""
@@ -39,12 +44,8 @@ class Kind(Protocol):
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         """The same of an output that the caller gave."""
 
-    @property
-    def address(self) -> Callable[[Any], int]:
-        """Tells where element 0 of a tensor lies."""
-
-    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
-        """All that the bytes of a call depend on but addresses; None for tensors to be checked."""
+    def touch(self, written: Sequence[Any]) -> None:
+        """Tells whoever counts it that these are being written to."""
 
     def dtype(self, x: Any, name: str) -> int:
         """The number of the dtype of x."""
@@ -55,8 +56,8 @@ class Kind(Protocol):
     def empty_like(self, q: Any, shape: Shape) -> Any:
         """New memory of the dtype and on the device of q."""
 
-    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
-        """What new() makes dense memory from, on the device of q; holds no memory to speak of."""
+    def prototype(self, x: Any) -> Any:
+        """What new() makes dense memory like x from; holds no memory to speak of."""
 
     @property
     def new(self) -> Callable[[Any], Any]:
@@ -65,8 +66,8 @@ class Kind(Protocol):
     def integers(self, values: Sequence[int], like: Any) -> Any:
         """A vector of int64, on the device of `like` (None: the CPU)."""
 
-    def stream(self, q: Any) -> int:
-        """The CUstream that a call on q is put into; 0 on the CPU, and for the default one."""
+    def stream(self, q: Any) -> int | None:
+        """The CUstream that a call on q is put into, 0 for the default one; None on the CPU."""
 
     @property
     def threads(self) -> Callable[[], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from tessera import _descriptors as d
@@ -16,6 +15,12 @@ class TorchKind:
 
     name = "torch"
     torch = True
+    # Inside an autograd.Function tensors still say that they require gradients.
+    look = (
+        "{x}.shape, {x}.is_contiguous() or {x}.stride(), {x}.dtype, {x}.is_cpu or {x}.device, "
+        "{x}.requires_grad and is_grad_enabled(), {x}.is_neg()"
+    )
+    address = "{x}.data_ptr()"
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -23,13 +28,12 @@ class TorchKind:
         self._is_grad_enabled = torch.is_grad_enabled
         self._numbers = {getattr(torch, name): number for name, number in NUMBERS.items()}
         self._dtypes = {number: dtype for dtype, number in self._numbers.items()}
-        # As they are, without a method of ours around them.
-        self.address = torch.Tensor.data_ptr
         self.threads = torch.get_num_threads
         shared = Threads(torch)
         self.contexts, self.context = shared.contexts, shared.context
-        # torch makes memory like a tensor faster than from a shape.
-        self.new = partial(torch.empty_like, memory_format=torch.contiguous_format)
+        self.names = {"is_grad_enabled": torch.is_grad_enabled}
+        self.new = torch.empty_like  # faster than from a shape
+        self._increment_version = torch.autograd.graph.increment_version
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         if not x.is_cpu or x.requires_grad or x.is_neg():
@@ -40,25 +44,15 @@ class TorchKind:
         if layout is None:
             packed = pack_layout(name, shape, x.stride(), self.dtype(x, name), lead, device)
             layout = self._layouts.put(key, packed)
-        return self.address(x), layout
+        return x.data_ptr(), layout
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         read = self.read(x, name, shape, lead)
-        self._torch.autograd.graph.increment_version(x)  # what autograd saved of x is stale
+        self.touch((x,))
         return read
 
-    def key(self, q: Any, k: Any, v: Any, scalars: Any) -> Any:
-        # Inside an autograd.Function tensors still say that they require gradients.
-        if (q.requires_grad or k.requires_grad or v.requires_grad) and self._is_grad_enabled():
-            return None
-        if not (q.is_cpu and k.is_cpu and v.is_cpu) or q.is_neg() or k.is_neg() or v.is_neg():
-            return None
-        # fmt: off
-        return (
-            q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
-            v.dtype, scalars,
-        )
-        # fmt: on
+    def touch(self, written: Sequence[Any]) -> None:
+        self._increment_version(written)  # what autograd saved of them is stale
 
     def _check(self, x: Any, name: str) -> None:
         """Refuses tensors whose memory is not what their elements are."""
@@ -92,12 +86,14 @@ class TorchKind:
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return q.new_empty(shape)
 
-    def prototype(self, q: Any, shape: Shape, dtype: int) -> Any:
-        return self.empty(q, (1,), dtype).expand(shape)
+    def prototype(self, x: Any) -> Any:
+        made = self._torch.empty_like(x)
+        made.untyped_storage().resize_(0)
+        return made
 
     def integers(self, values: Sequence[int], like: Any) -> Any:
         device = None if like is None else like.device
         return self._torch.tensor(values, dtype=self._torch.int64, device=device)
 
-    def stream(self, q: Any) -> int:
-        return 0 if q.is_cpu else int(self._torch.cuda.current_stream(q.device).cuda_stream)
+    def stream(self, q: Any) -> int | None:
+        return None if q.is_cpu else int(self._torch.cuda.current_stream(q.device).cuda_stream)

@@ -9,28 +9,23 @@ at all, and causality and padding are lost without a word; register() therefore 
 
 When a mask is None, the call itself says what is visible: the band from is_causal and
 sliding_window, whose diagonal ends at the last query and the last key. When there is a mask, it
-says everything.
+says everything, if need be without its matrix (_hf_masks.py); one of uint8 holds padding alone.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import torch
 import transformers
-from transformers.masking_utils import (
-    AttentionMaskInterface,
-    bidirectional_mask_function,
-    causal_mask_function,
-    sdpa_mask,
-)
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 from transformers.utils import logging
-from transformers.utils.import_utils import is_tracing
 
+from tessera._hf_masks import Mask, make_mask
 from tessera.torch import attention
 
 __all__ = ["attention_forward", "make_mask", "register"]
@@ -48,81 +43,6 @@ _HARMLESS = frozenset([
     "return_dict", "seq_idx", "use_cache",
 ])
 # fmt: on
-
-
-# ---- Masks ---------------------------------------------------------------------------------------
-
-
-def _hides_keys(padding: torch.Tensor | None, kv_offset: Any, kv_length: int) -> bool:
-    """Whether a 2-D mask hides one of the keys [kv_offset, kv_offset + kv_length)."""
-    if padding is None:
-        return False
-    if is_tracing(padding) or padding.shape[-1] < kv_offset + kv_length:
-        return True  # values of tensors must not decide what a trace holds
-    return not bool(padding[:, kv_offset : kv_offset + kv_length].all())
-
-
-def _ends_together(q_offset: Any, q_length: int, kv_offset: Any, kv_length: int) -> bool:
-    """Whether the last query is at the last key: not so in a static cache that has room left."""
-    if isinstance(q_offset, torch.Tensor) and is_tracing(q_offset):
-        return False
-    return bool(q_offset + q_length == kv_offset + kv_length)
-
-
-def make_mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any = 0,
-    kv_offset: Any = 0,
-    mask_function: Callable[..., Any] = causal_mask_function,
-    attention_mask: torch.Tensor | None = None,
-    local_size: int | None = None,
-    allow_is_causal_skip: bool = True,
-    allow_is_bidirectional_skip: bool = False,
-    **kwargs: Any,
-) -> torch.Tensor | None:
-    """The mask of a forward pass, as transformers.masking_utils asks for it.
-
-    Args:
-      batch_size, q_length, kv_length: sizes of the mask.
-      q_offset, kv_offset: the positions of the first query and the first key.
-      mask_function: mask_function(b, h, q, kv) tells whether a pair is visible.
-      attention_mask: [batch_size, keys seen] bool, false: padding.
-      local_size: keys of a sliding window or chunk.
-      allow_is_causal_skip: None may stand for "causal".
-      allow_is_bidirectional_skip: None may stand for "everything".
-      kwargs: for transformers' own function.
-
-    Returns:
-      None where the band of the call says it all, else bool [batch_size, 1, q_length, kv_length],
-      true: visible. A mask of padding alone is one row for all queries, expanded.
-    """
-    padded = _hides_keys(attention_mask, kv_offset, kv_length)
-    is_local = local_size is not None and kv_length >= local_size
-    if not padded and not is_local:
-        if allow_is_bidirectional_skip:
-            return None
-        if allow_is_causal_skip and _ends_together(q_offset, q_length, kv_offset, kv_length):
-            return None
-    if attention_mask is not None and mask_function is bidirectional_mask_function:
-        keys = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
-        keys = torch.nn.functional.pad(keys, (0, kv_length - keys.shape[-1]))
-        return keys[:, None, None, :].expand(batch_size, 1, q_length, kv_length)
-    mask: torch.Tensor | None = sdpa_mask(
-        batch_size=batch_size,
-        q_length=q_length,
-        kv_length=kv_length,
-        q_offset=q_offset,
-        kv_offset=kv_offset,
-        mask_function=mask_function,
-        attention_mask=attention_mask,
-        local_size=local_size,
-        allow_is_causal_skip=False,
-        allow_is_bidirectional_skip=False,
-        **kwargs,
-    )
-    return mask
 
 
 # ---- Attention -----------------------------------------------------------------------------------
@@ -164,7 +84,7 @@ def _within(mask: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor) -> torch
         for cu, n in ((cu_q, mask.shape[-2]), (cu_k, mask.shape[-1]))
     ]
     same = ids[0][:, None] == ids[1]
-    return mask & same if mask.dtype == torch.bool else mask.masked_fill(~same, -torch.inf)
+    return mask & same if not mask.is_floating_point() else mask.masked_fill(~same, -torch.inf)
 
 
 def _mask_options(mask: torch.Tensor, bias: Any, keys: int) -> dict[str, Any]:
@@ -175,7 +95,7 @@ def _mask_options(mask: torch.Tensor, bias: Any, keys: int) -> dict[str, Any]:
             "[batch, heads or 1, queries, keys], as tessera.huggingface.make_mask makes it"
         )
     mask = mask[..., :keys]  # models cut a mask for a longer cache in this way
-    if mask.dtype == torch.bool:
+    if not mask.is_floating_point():
         return {"mask": mask, "bias": bias}
     return {"bias": mask if bias is None else bias + mask}
 
@@ -186,6 +106,28 @@ def _band_options(is_causal: bool, sliding_window: int | None) -> dict[str, Any]
     if sliding_window is not None:
         options["window"] = (sliding_window - 1, sliding_window - 1)
     return options
+
+
+def _packed(q: Any, k: Any, v: Any, **options: Any) -> torch.Tensor:
+    """A call on packed sequences; q [B, L, H, D], of whose B L rows the options tell."""
+    out = attention(*(x.flatten(0, 1) for x in (q, k, v)), **options)
+    found: torch.Tensor = out.unflatten(0, q.shape[:2])
+    return found
+
+
+def _keeps_apart(mask: Any, *bounds: torch.Tensor) -> bool:
+    """Whether a mask carries these bounds of packed sequences already."""
+    own = mask.options.get("cu_seqlens_q") if isinstance(mask, Mask) else None
+    return own is not None and all(own.shape == x.shape and bool((own == x).all()) for x in bounds)
+
+
+def _carried(mask: Any, k: Any, position_bias: Any) -> dict[str, Any] | None:
+    """The options that a mask carries, if this call can take them."""
+    if not isinstance(mask, Mask) or mask.shape[-1] != k.shape[1]:
+        return None
+    if position_bias is not None and "cu_seqlens_q" in mask.options:
+        return None  # a bias has no meaning for packed sequences
+    return mask.options
 
 
 def attention_forward(
@@ -238,20 +180,25 @@ def attention_forward(
         "sink": None if s_aux is None else s_aux.reshape(-1),
         "dropout_p": dropout,
     }
-    if attention_mask is None:
+    mask = attention_mask
+    if mask is None or mask.dtype == torch.uint8:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        options.update(_band_options(bool(causal), sliding_window), bias=position_bias)
-    if cu_seq_lens_q is None or cu_seq_lens_k is None:
-        if attention_mask is not None:
-            options.update(_mask_options(attention_mask, position_bias, k.shape[1]))
-        return attention(q, k, v, **options), None
-    _check_packed(q, position_bias)
-    if attention_mask is not None:
-        mask = _within(attention_mask[..., : k.shape[1]], cu_seq_lens_q, cu_seq_lens_k)
-        options.update(_mask_options(mask, None, k.shape[1]))
-        return attention(q, k, v, **options), None
-    options.update(cu_seqlens_q=cu_seq_lens_q, cu_seqlens_k=cu_seq_lens_k)
-    return attention(q[0], k[0], v[0], **options)[None], None
+        options.update(_band_options(bool(causal), sliding_window), mask=mask, bias=position_bias)
+    if cu_seq_lens_q is not None and cu_seq_lens_k is not None:
+        _check_packed(q, position_bias)
+        if mask is None:
+            options.update(cu_seqlens_q=cu_seq_lens_q, cu_seqlens_k=cu_seq_lens_k)
+            return _packed(q, k, v, **options), None
+        if not _keeps_apart(mask, cu_seq_lens_q, cu_seq_lens_k):
+            pairs = mask[..., : k.shape[1]].expand(-1, -1, q.shape[1], -1)
+            mask = _within(pairs, cu_seq_lens_q, cu_seq_lens_k)
+    carried = _carried(mask, k, position_bias)
+    if carried is not None:
+        options.update(carried, bias=position_bias)
+        return (_packed if "cu_seqlens_q" in carried else attention)(q, k, v, **options), None
+    if mask is not None:
+        options.update(_mask_options(mask, position_bias, k.shape[1]))
+    return attention(q, k, v, **options), None
 
 
 # ---- Registration --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from definition import attention as define
-from tessera import huggingface
+from tessera import _hf_masks, huggingface
 
 DECODER, ENCODER = SimpleNamespace(is_causal=True), SimpleNamespace(is_causal=False)
 
@@ -38,7 +38,7 @@ def close(x, expected):
 def whole(mask, batch, lq, lk, causal, q_offset, kv_offset):
     """What is visible, with the band that None stands for when keys end with queries."""
     if mask is not None:
-        return mask.expand(batch, 1, lq, lk)
+        return torch.ones(batch, 1, lq, lk, dtype=torch.bool) & mask
     i = torch.arange(lq)[:, None] + lk - lq
     seen = torch.arange(lk) <= i if causal else torch.ones(lq, lk, dtype=torch.bool)
     return seen.expand(batch, 1, lq, lk)
@@ -89,9 +89,151 @@ def test_masks_of_encoders_are_one_row(padding):
     found = huggingface.make_mask(**given, allow_is_bidirectional_skip=True)
     assert torch.equal(whole(found, 2, 6, 7, False, 0, 0), expected)
     assert (found is None) == (padding in ("absent", "none"))
-    assert found is None or found.stride(2) == 0
+    assert found is None or isinstance(found, huggingface.Mask)
     always = huggingface.make_mask(**given)
     assert torch.equal(always.expand_as(expected), expected)
+
+
+def padded(kind, batch=2, keys=9):
+    """A padding mask [batch, keys]."""
+    mask = torch.ones(batch, keys, dtype=torch.bool)
+    mask[0, {"left": slice(0, 3), "right": slice(6, 9), "both": [0, 8], "inside": [4]}[kind]] = (
+        False
+    )
+    return mask
+
+
+@pytest.fixture
+def no_matrix(monkeypatch):
+    """Fails a test that has the matrix of a mask made."""
+
+    def refuse(**_):
+        raise AssertionError("the matrix of the mask is made")
+
+    monkeypatch.setattr(_hf_masks, "sdpa_mask", refuse)
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "both", "inside"])
+@pytest.mark.parametrize("local", [None, 4])
+@pytest.mark.parametrize(("lq", "q_offset"), [(9, 0), (4, 5), (1, 8), (4, 3)])
+def test_padding_takes_no_matrix(kind, local, lq, q_offset, some, no_matrix):
+    padding = padded(kind)
+    function = masks.sliding_window_causal_mask_function(local) if local else None
+    given = {
+        "batch_size": 2,
+        "q_length": lq,
+        "kv_length": 9,
+        "q_offset": q_offset,
+        "mask_function": function or masks.causal_mask_function,
+        "attention_mask": padding,
+        "local_size": local,
+    }
+    mask = huggingface.make_mask(**given)
+    expected = masks.sdpa_mask(**given, allow_is_causal_skip=False)
+    q, k, v = some(2, 4, lq, 8), some(2, 2, 9, 8), some(2, 2, 9, 8)
+    out, _ = huggingface.attention_forward(DECODER, q, k, v, mask, sliding_window=local)
+    close(out, defined(q, k, v, mask=expected))
+    # Lengths, rather than a row of the mask, let tiles of keys be left out.
+    assert ("kv_lengths" in mask.options) == (kind != "inside")
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "inside"])
+def test_padding_of_an_encoder_takes_no_matrix(kind, some, no_matrix):
+    padding = padded(kind)
+    mask = huggingface.make_mask(
+        2, 5, 9, mask_function=masks.bidirectional_mask_function, attention_mask=padding,
+        allow_is_causal_skip=False, allow_is_bidirectional_skip=True,
+    )  # fmt: skip
+    q, k, v, bias = some(2, 4, 5, 8), some(2, 2, 9, 8), some(2, 2, 9, 8), some(1, 4, 5, 9)
+    out, _ = huggingface.attention_forward(ENCODER, q, k, v, mask, position_bias=bias)
+    close(out, defined(q, k, v, mask=padding[:, None, None], bias=bias.double()))
+
+
+def positions(*lengths):
+    """The position ids of a row of packed sequences."""
+    return torch.cat([torch.arange(n) for n in lengths])
+
+
+def packed_mask(places, local=None, made=huggingface.make_mask, **options):
+    """The mask of packed sequences, as transformers asks for it."""
+    ids = masks.find_packed_sequence_indices(places)
+    base = masks.sliding_window_causal_mask_function(local) if local else masks.causal_mask_function
+    function = masks.and_masks(
+        masks.remap_positions_for_packed_sequence(base, places),
+        masks.packed_sequence_mask_function(ids),
+    )
+    batch, rows = places.shape
+    return made(
+        batch_size=batch, q_length=rows, kv_length=rows, mask_function=function,
+        allow_is_causal_skip=False, local_size=local, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("local", [None, 3])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_packed_sequences_take_no_matrix(some, local, batch, no_matrix):
+    places = torch.stack([positions(4, 5), positions(2, 3, 4)])[:batch]
+    mask = packed_mask(places, local)
+    expected = packed_mask(places, local, masks.sdpa_mask)
+    q, k, v = some(batch, 4, 9, 8), some(batch, 2, 9, 8), some(batch, 2, 9, 8)
+    out, _ = huggingface.attention_forward(DECODER, q, k, v, mask)
+    close(out, defined(q, k, v, mask=expected))
+    if batch == 1:  # the lengths say the same
+        cu = mask.options["cu_seqlens_q"]
+        again, _ = huggingface.attention_forward(
+            DECODER, q, k, v, mask, cu_seq_lens_q=cu, cu_seq_lens_k=cu
+        )
+        assert torch.equal(again, out)
+
+
+def test_packed_sequences_with_a_bias_or_other_lengths_are_right(some):
+    places = positions(4, 5)[None]
+    mask, expected = packed_mask(places), packed_mask(places, made=masks.sdpa_mask)
+    q, k, v, bias = some(1, 4, 9, 8), some(1, 2, 9, 8), some(1, 2, 9, 8), some(1, 4, 9, 9)
+    out, _ = huggingface.attention_forward(DECODER, q, k, v, mask, position_bias=bias)
+    close(out, defined(q, k, v, mask=expected, bias=bias.double()))
+    cu = torch.tensor([0, 2, 9], dtype=torch.int32)
+    out, _ = huggingface.attention_forward(
+        DECODER, q, k, v, mask, cu_seq_lens_q=cu, cu_seq_lens_k=cu
+    )
+    apart = expected.clone()
+    apart[..., 2:, :2] = False
+    close(out, defined(q, k, v, mask=apart))
+
+
+def test_other_mask_functions_have_their_matrix():
+    given = {"batch_size": 2, "q_length": 9, "kv_length": 9, "attention_mask": padded("left")}
+    chunks = masks.chunked_causal_mask_function(4, torch.tensor([3, 0]))
+    either = masks.or_masks(masks.causal_mask_function, lambda b, h, q, k: k < 2)
+    for function in (chunks, either):
+        given["mask_function"] = function
+        found = huggingface.make_mask(**given, allow_is_causal_skip=False)
+        assert type(found) is torch.Tensor
+        assert torch.equal(found, masks.sdpa_mask(**given, allow_is_causal_skip=False))
+
+
+def test_a_mask_that_is_read_is_the_matrix(some):
+    given = {"batch_size": 2, "q_length": 9, "kv_length": 9, "attention_mask": padded("right")}
+    mask = huggingface.make_mask(**given)
+    expected = masks.sdpa_mask(**given, allow_is_causal_skip=False)
+    assert (mask.shape, mask.dtype, mask.dim()) == (expected.shape, torch.bool, 4)
+    assert torch.equal(mask & True, expected)
+    assert torch.equal(mask[..., :7], expected[..., :7])
+    assert torch.equal(torch.zeros(2, 1, 9, 9).masked_fill(mask, 1.0).bool(), expected)
+    q, k, v = some(2, 4, 9, 8), some(2, 2, 7, 8), some(2, 2, 7, 8)
+    out, _ = huggingface.attention_forward(DECODER, q, k, v, mask)  # of a longer cache
+    close(out, defined(q, k, v, mask=expected[..., :7]))
+
+
+def test_padding_under_a_trace_is_one_row(some, monkeypatch):
+    monkeypatch.setattr(_hf_masks, "is_tracing", lambda *_: True)
+    padding = padded("left")
+    mask = huggingface.make_mask(2, 9, 9, attention_mask=padding)
+    assert (mask.dtype, mask.shape) == (torch.uint8, (2, 1, 1, 9))
+    q, k, v = some(2, 4, 9, 8), some(2, 2, 9, 8), some(2, 2, 9, 8)
+    out, _ = huggingface.attention_forward(DECODER, q, k, v, mask)
+    lower = torch.ones(9, 9, dtype=torch.bool).tril()
+    close(out, defined(q, k, v, mask=lower & padding[:, None, None]))
 
 
 # ---- Attention -----------------------------------------------------------------------------------

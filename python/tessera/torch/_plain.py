@@ -7,7 +7,6 @@ were saved.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 
 from tessera import _descriptors as d
 from tessera import _native
+from tessera._backward import block
 from tessera._run import run
 from tessera._scalars import band, number
 from tessera._tensors import Seen, adopt, kinds
@@ -98,11 +98,8 @@ class Plain(torch.autograd.Function):
         dq, at_q = _gradient(needed[0], q, "dq")
         dk, at_k = _gradient(needed[1], k, "dk")
         dv, at_v = _gradient(needed[2], v, "dv")
-        forward = ctypes.create_string_buffer(ctx.call, d.CALL_SIZE)
         upstream = d.TENSOR.pack(*_at(d_out, "d_out")) + d.ABSENT
-        gradients = at_q + at_k + at_v + d.ABSENT + d.ABSENT
-        at_forward = ctypes.addressof(forward)
-        packed = d.BACKWARD.pack(d.BACKWARD.size, 0, at_forward, upstream, gradients)
+        packed = block(0, upstream, at_q + at_k + at_v + d.ABSENT + d.ABSENT, ctx.call)
         run(_native.attention_backward, packed, kinds[torch.Tensor], None)
         return dq, dk, dv, None, None
 
