@@ -44,7 +44,7 @@ template <class C> struct WarpRows {
 
   // All rows but those of `except`.
   TS_DEVICE void store(const Output<T>& out, u32 except) {
-    auto finished = state.finish(p.score, head.sink());
+    auto finished = state.finish(head.sink());
     if (p.dropout.threshold != 0) state.o.scale(p.dropout.factor);
     if (p.state_lse.data)
       Carried(head).merge_into(state.o, finished.lse, work.rows.begin + first_row(),
