@@ -1,4 +1,4 @@
-// A tile in shared memory of what is said of pairs: for each a byte of a mask, or 16 bits of a bias.
+// What is said of pairs, as a tile in shared memory: for each a byte of a mask, or 16 bits of a bias.
 #pragma once
 #include <isa/thread.cuh>
 
