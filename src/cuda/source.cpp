@@ -18,6 +18,7 @@ std::string_view element_of(core::DType dtype) {
 std::string_view enumerator_of(device::Weighing weighing) {
   switch (weighing) {
     case device::Weighing::kBand: return "kBand";
+    case device::Weighing::kPairs: return "kPairs";
     case device::Weighing::kExact: return "kExact";
     case device::Weighing::kFloat32: return "kFloat32";
     default: return "kRounded";

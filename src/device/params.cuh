@@ -27,17 +27,18 @@ struct BandParams {
   Integers offsets;   // or one for each sequence
 };
 
-// What happens to a score between the product and the softmax. Softmax takes 2^(unit s), and
-// `natural` is the same factor for e: scale times log2(e) and scale where nothing else is done to
-// a score, log2(e) and 1 where `adjusts` says that scale, soft cap, ALiBi and bias are applied
-// before.
+// What happens to a score between the product and the softmax. Softmax takes 2^(unit s): `unit` is
+// scale times log2(e) where nothing else is done to a score, and log2(e) where `adjusts` says that
+// scale, soft cap, ALiBi and bias are applied before. `factor` is the scale as a float.
 struct ScoreParams {
-  float unit, natural;
+  float unit, factor;
   bool adjusts;
   double scale;
   float softcap;  // 0: none
   View alibi, bias, mask, sink;
   Type bias_type;
+  bool bias_vectors;  // bias has the type of q, and rows as `q_vectors` says
+  bool mask_vectors;  // so has mask
 };
 
 // How sequences lie in memory.

@@ -12,6 +12,7 @@ enum class Direction : int { kForward };
 enum class Weighing : int {
   kRounded,  // rounded to 16 bits once
   kBand,     // so too, by the kernel that takes what `takes_band` says, and is faster
+  kPairs,    // so too, by that of `takes_pairs`
   kExact,    // as a sum of numbers of 16 bits
   kFloat32,  // as they are, with values of float32
 };
@@ -23,13 +24,24 @@ constexpr Weighing weighing_for(i64 rows, bool out_wide, bool batch_invariant) {
   return out_wide || batch_invariant || rows < 64 ? Weighing::kExact : Weighing::kRounded;
 }
 
-// A band, lengths and packed sequences, of rows that 16-byte copies can read. The rest changes
-// scores pair by pair, or finds rows one by one.
-constexpr bool takes_band(const ForwardParams& p) {
-  const bool pairs = p.score.adjusts || p.score.mask.data || p.dropout.threshold != 0;
+// Sequences, dense or packed, whose rows 16-byte copies can read; nothing but scores says what a
+// pair is.
+constexpr bool takes_tiles(const ForwardParams& p, int most) {
   const bool chunks = p.q_vectors && p.k_vectors && p.v_vectors;
-  return chunks && !pairs && !p.pages.table.data && !p.state_lse.data && p.dim <= 256 &&
-         p.value_dim <= 256;
+  return chunks && !p.pages.table.data && !p.state_lse.data && p.dropout.threshold == 0 &&
+         p.dim <= most && p.value_dim <= most;
+}
+// No more than a band and lengths.
+constexpr bool takes_band(const ForwardParams& p) {
+  return takes_tiles(p, 256) && !p.score.adjusts && !p.score.mask.data;
+}
+// And a mask or a bias, which 16-byte copies can read too. Its tiles begin where these do, so that
+// a first key of the sequence's own would lie in the midst of one.
+constexpr bool takes_pairs(const ForwardParams& p) {
+  const ScoreParams& s = p.score;
+  if (!takes_tiles(p, 128) || p.lengths.key_starts.data) return false;
+  if (s.mask.data) return s.mask_vectors && !s.adjusts;
+  return s.bias.data && s.bias_vectors && !s.alibi.data && s.softcap == 0;
 }
 
 struct PolicyRow {
@@ -51,9 +63,12 @@ inline constexpr PolicyRow kPolicies[] = {
     {80, Direction::kForward, 256, 64, 32, 2, Weighing::kRounded, 2},  // 96 KiB: all GPUs have 99
     // Two blocks of rows a warp halve what it reads of keys and values; measured on an H200 with
     // 32, 48, 64, 80, 96 and 128 keys a step.
-    {80, Direction::kForward, 64, 128, 96, 2, Weighing::kBand, 1, 2},   // 64 KiB
+    {80, Direction::kForward, 64, 128, 64, 2, Weighing::kBand, 1, 2},   // 48 KiB
     {80, Direction::kForward, 128, 128, 32, 2, Weighing::kBand, 1, 2},  // 64 KiB
     {80, Direction::kForward, 256, 64, 32, 2, Weighing::kBand},         // 96 KiB
+    // Beside those of keys, stages of pairs. Two blocks fit into the 164 KiB of sm_80.
+    {80, Direction::kForward, 64, 128, 64, 2, Weighing::kPairs, 1, 2},   // 81 KiB
+    {80, Direction::kForward, 128, 128, 32, 2, Weighing::kPairs, 1, 2},  // 81 KiB
     // Rows of 512 sums have no room in the registers of one warp, so two of them share the rows;
     // each computes S. 96 KiB; tile_k 32 takes 160, which sm_80 and sm_90 have, but not sm_86.
     {80, Direction::kForward, 512, 32, 16, 2, Weighing::kRounded, 2},
@@ -93,7 +108,15 @@ template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct
   static constexpr int kLeastBlocks = 1;
   static constexpr int kQueryBytes = kTileQ * kDim * int(sizeof(T)),
                        kKeyBytes = kTileK * kDim * int(sizeof(T));
-  static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes;
+  // Whether tiles may begin at any key, and so do at the first one that is seen.
+  static constexpr bool kAnyFirst = weighing == Weighing::kBand;
+  // A tile of a bias, or of a mask; what is known of tiles to come; what warps note.
+  static constexpr bool kPairs = weighing == Weighing::kPairs;
+  static constexpr int kPairBytes = kPairs ? kTileQ * kTileK * 2 : 0;
+  static constexpr int kShownBytes = kPairs ? 512 : 0;
+  static constexpr int kNoteBytes = kPairs || weighing == Weighing::kBand ? 16 : 0;
+  static constexpr int kSharedBytes =
+      kQueryBytes + kStages * (2 * kKeyBytes + kPairBytes) + kShownBytes + kNoteBytes;
 };
 
 }  // namespace tessera::device

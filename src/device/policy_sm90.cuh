@@ -33,6 +33,7 @@ template <class Element, int dim> struct WarpgroupConfig {
   static constexpr WarpgroupPolicy kRow = warpgroup_policy(Direction::kForward, dim);
   static constexpr int kDim = kRow.dim, kColumns = kDim, kWarpRows = 16;
   static constexpr int kTileQ = kRow.tile_q, kTileK = kRow.tile_k, kStages = kRow.stages;
+  static constexpr bool kAnyFirst = false;  // tiles begin at multiples of their size
   static constexpr int kConsumers = kTileQ / 64, kThreads = 128 * (1 + kConsumers);
   static constexpr int kGive = kRow.give, kTake = kRow.take;
   static constexpr int kPanels = kDim / 64, kPanelOfKeys = kTileK * 128;

@@ -1,5 +1,6 @@
 #include "emulator/backend.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -72,11 +73,14 @@ Statistics run_forward(const core::Problem& p, const plan::GpuPlan& plan, u64 se
 
 template <class T, Weighing weighing>
 Statistics run_weighing(const core::Problem& p, const plan::GpuPlan& plan, u64 seed) {
-  constexpr int largest = weighing == Weighing::kBand ? 256 : 512;
+  constexpr int largest = weighing == Weighing::kPairs  ? 128
+                          : weighing == Weighing::kBand ? 256
+                                                        : 512;
   switch (plan.kernel.dim) {
     case 64: return run_forward<device::Config<T, 64, weighing>>(p, plan, seed);
     case 128: return run_forward<device::Config<T, 128, weighing>>(p, plan, seed);
-    case 256: return run_forward<device::Config<T, 256, weighing>>(p, plan, seed);
+    case 256:
+      return run_forward<device::Config<T, std::min(256, largest), weighing>>(p, plan, seed);
     default: return run_forward<device::Config<T, largest, weighing>>(p, plan, seed);
   }
 }
@@ -84,6 +88,7 @@ Statistics run_weighing(const core::Problem& p, const plan::GpuPlan& plan, u64 s
 template <class T> Statistics run_in(const core::Problem& p, const plan::GpuPlan& plan, u64 seed) {
   switch (plan.kernel.weighing) {
     case Weighing::kBand: return run_weighing<T, Weighing::kBand>(p, plan, seed);
+    case Weighing::kPairs: return run_weighing<T, Weighing::kPairs>(p, plan, seed);
     case Weighing::kExact: return run_weighing<T, Weighing::kExact>(p, plan, seed);
     default: return run_weighing<T, Weighing::kRounded>(p, plan, seed);
   }

@@ -28,7 +28,8 @@ template <class T, int dim, Weighing weighing> constexpr Shape shape_of() {
 using device::Float16;
 constexpr Shape kShapes[] = {
     shape_of<Float16, 64, Weighing::kBand>(),     shape_of<Float16, 128, Weighing::kBand>(),
-    shape_of<Float16, 256, Weighing::kBand>(),    shape_of<Float16, 64, Weighing::kRounded>(),
+    shape_of<Float16, 256, Weighing::kBand>(),    shape_of<Float16, 64, Weighing::kPairs>(),
+    shape_of<Float16, 128, Weighing::kPairs>(),   shape_of<Float16, 64, Weighing::kRounded>(),
     shape_of<Float16, 128, Weighing::kRounded>(), shape_of<Float16, 256, Weighing::kRounded>(),
     shape_of<Float16, 512, Weighing::kRounded>(), shape_of<Float16, 64, Weighing::kExact>(),
     shape_of<Float16, 128, Weighing::kExact>(),   shape_of<Float16, 256, Weighing::kExact>(),
@@ -49,8 +50,10 @@ Weighing weighing_for(const Problem& p) {
   const std::int64_t rows = (p.packed_queries() ? 1 : p.batch) * p.queries * p.heads;
   const bool wide = p.out.dtype == DType::kFloat32;
   const Weighing weighing = device::weighing_for(rows, wide, p.batch_invariant);
-  const bool band = weighing == Weighing::kRounded && device::takes_band(forward_params(p));
-  return band ? Weighing::kBand : weighing;
+  if (weighing != Weighing::kRounded) return weighing;
+  const device::ForwardParams params = forward_params(p);
+  if (device::takes_band(params)) return Weighing::kBand;
+  return device::takes_pairs(params) ? Weighing::kPairs : weighing;
 }
 
 const Shape& shape_for(const Problem& p) {
@@ -64,6 +67,8 @@ std::string_view why(Weighing weighing) {
   switch (weighing) {
     case Weighing::kBand:
       return "a band, lengths and rows of whole 16 bytes; every GPU since Ampere";
+    case Weighing::kPairs:
+      return "a mask or a bias, and rows of whole 16 bytes; every GPU since Ampere";
     case Weighing::kExact:
       return "few rows, out in float32 or batch invariant: weights are not rounded; every GPU "
              "since "
@@ -136,6 +141,7 @@ std::string name_of(const KernelKey& key) {
 std::string_view name_of(Weighing weighing) {
   switch (weighing) {
     case Weighing::kBand: return "band";
+    case Weighing::kPairs: return "pairs";
     case Weighing::kExact: return "exact";
     case Weighing::kFloat32: return "words";
     default: return "rounded";

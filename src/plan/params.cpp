@@ -48,7 +48,7 @@ device::ScoreParams score_params(const core::Problem& p) {
   const bool adjusts = p.softcap != 0 || p.alibi.present() || p.bias.present() || p.scale == 0;
   const auto natural = adjusts ? 1.f : float(p.scale);
   return {.unit = natural * device::kLog2e,
-          .natural = natural,
+          .factor = float(p.scale),
           .adjusts = adjusts,
           .scale = p.scale,
           .softcap = p.softcap,
@@ -56,7 +56,9 @@ device::ScoreParams score_params(const core::Problem& p) {
           .bias = view(p.bias),
           .mask = view(p.mask),
           .sink = view(p.sink),
-          .bias_type = type_of(p.bias.dtype)};
+          .bias_type = type_of(p.bias.dtype),
+          .bias_vectors = p.bias.dtype == p.q.dtype && rows_align(p.bias, 16),
+          .mask_vectors = rows_align(p.mask, 16)};
 }
 
 device::LengthParams length_params(const core::Problem& p) {

@@ -41,11 +41,34 @@ struct Dense {
   }
 };
 
+// [1, 1, kQueries, kKeys] of a mask or a bias; rows are whole chunks of 16 bytes and no more. The
+// mask hides one tile of keys from the rows of the first warp.
+struct Rows {
+  static constexpr std::int64_t kDistance = 208;
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+
+  explicit Rows(DType dtype)
+      : bytes(std::size_t(kQueries * kDistance * core::size_of(dtype))),
+        tensor{bytes.data(), {1, 1, kQueries, kKeys}, {0, 0, kDistance, 1}, dtype} {
+    for (std::int64_t i = 0; i < kQueries; ++i)
+      for (std::int64_t j = 0; j < kKeys; ++j)
+        if (dtype == DType::kBool)
+          bytes[std::size_t(i * kDistance + j)] = std::byte(shown(i, j));
+        else
+          tensor.store({0, 0, i, j}, double((7 * i + 3 * j) % 5) / 2);
+  }
+  static bool shown(std::int64_t i, std::int64_t j) {
+    return (i / 32 != 0 || j / 64 != 1) && (7 * i + 3 * j) % 5 != 0;
+  }
+};
+
 struct Scenario {
   std::string_view name;
   DType dtype, out;
   float dropout;
   bool state;
+  std::string_view pairs;  // mask, bias or neither
   double bound;
   void (*kernel)(const device::ForwardParams&);
   emulator::Launch launch;
@@ -59,22 +82,29 @@ template <class C> constexpr emulator::Launch launch_of() {
 
 using Plain = device::Config<device::Bfloat16, kDim>;
 using Band = device::Config<device::Bfloat16, kDim, Weighing::kBand>;
+using Pairs = device::Config<device::Bfloat16, kDim, Weighing::kPairs>;
 using Exact = device::Config<device::Bfloat16, kDim, Weighing::kExact>;
 using Words = device::Config<float, kDim, Weighing::kFloat32>;
 constexpr DType kBfloat16 = DType::kBfloat16, kFloat32 = DType::kFloat32;
 
 const Scenario kScenarios[] = {
-    {"plain", kBfloat16, kBfloat16, 0, false, 5e-3, device::forward<Plain>, launch_of<Plain>()},
-    {"dropout", kBfloat16, kBfloat16, 0.4f, false, 5e-3, device::forward<Plain>,
+    {"plain", kBfloat16, kBfloat16, 0, false, "", 5e-3, device::forward<Plain>, launch_of<Plain>()},
+    {"dropout", kBfloat16, kBfloat16, 0.4f, false, "", 5e-3, device::forward<Plain>,
      launch_of<Plain>()},
-    {"band", kBfloat16, kBfloat16, 0, false, 5e-3, device::forward_band<Band>, launch_of<Band>()},
-    {"exact", kBfloat16, kFloat32, 0, true, 2e-6, device::forward<Exact>, launch_of<Exact>()},
-    {"float32", kFloat32, kFloat32, 0.4f, true, 2e-6, device::forward_f32<Words>,
+    {"band", kBfloat16, kBfloat16, 0, false, "", 5e-3, device::forward_band<Band>,
+     launch_of<Band>()},
+    {"mask", kBfloat16, kBfloat16, 0, false, "mask", 5e-3, device::forward_band<Pairs>,
+     launch_of<Pairs>()},
+    {"bias", kBfloat16, kBfloat16, 0, false, "bias", 5e-3, device::forward_band<Pairs>,
+     launch_of<Pairs>()},
+    {"exact", kBfloat16, kFloat32, 0, true, "", 2e-6, device::forward<Exact>, launch_of<Exact>()},
+    {"float32", kFloat32, kFloat32, 0.4f, true, "", 2e-6, device::forward_f32<Words>,
      launch_of<Words>()},
 };
 
 struct Problem {
   Dense q, k, v, out, want, state;
+  Rows pairs;
   std::vector<float> state_lse = std::vector<float>(kHeads * kQueries);
   core::Problem p;
 
@@ -84,7 +114,8 @@ struct Problem {
         v(s.dtype, kKeys, 1),
         out(s.out, kQueries, kHeads),
         want(DType::kFloat64, kQueries, kHeads),
-        state(kFloat32, kQueries, kHeads) {
+        state(kFloat32, kQueries, kHeads),
+        pairs(s.pairs == "bias" ? kBfloat16 : DType::kBool) {
     p.batch = 1;
     p.heads = kHeads;
     p.kv_heads = 1;
@@ -104,6 +135,8 @@ struct Problem {
     p.k = k.tensor;
     p.v = v.tensor;
     p.out = out.tensor;
+    if (s.pairs == "mask") p.mask = pairs.tensor;
+    if (s.pairs == "bias") p.bias = pairs.tensor;
     if (!s.state) return;
     for (std::size_t i = 0; i < state_lse.size(); ++i)
       state_lse[i] = float(i % 24);  // below and above what the rows have
@@ -129,6 +162,7 @@ struct Problem {
     memory.input("q", q.bytes.data(), q.bytes.size());
     memory.input("k", k.bytes.data(), k.bytes.size());
     memory.input("v", v.bytes.data(), v.bytes.size());
+    memory.input("pairs", pairs.bytes.data(), pairs.bytes.size());
     memory.input("state_out", state.bytes.data(), state.bytes.size());
     memory.input("state_lse", state_lse.data(), state_lse.size() * sizeof(float));
     return memory;

@@ -29,6 +29,7 @@ MEMORY = "kernel/memory.cuh"
 BAND = "kernel/forward_band_sm80.cuh"
 COPIES = "attention/copies.cuh"
 VISIBLE = "attention/visible.cuh"
+PAIRS = "attention/pair_stream.cuh"
 BLOCK = "kernel/block.cuh"
 FLOAT32 = "kernel/forward_f32_sm80.cuh"
 DROPOUT = "attention/dropout.cuh"
@@ -74,8 +75,10 @@ MUTANTS = [
     Mutant("a barrier in a branch", KERNEL, "isa::copy_wait<2>();\n      isa::sync_block();",
            "isa::copy_wait<2>();\n      if (isa::warp() != 3) isa::sync_block();",
            r"deadlock(.|\n)*bar.sync|race|may be writing"),
-    Mutant("a vote in a branch", STATE, "if (isa::any(outgrown)) raise",
-           "if (outgrown && isa::any(outgrown)) raise", r"diverged|deadlock(.|\n)*vote"),
+    Mutant("a vote in a branch", STATE, "if (isa::any(most > kSlack)) raise",
+           "if (most > kSlack && isa::any(most > kSlack)) raise", r"diverged|deadlock(.|\n)*vote"),
+    Mutant("a row raised to what one lane has seen", STATE, "seen = largest_of_row(top[h]);",
+           "seen = top[h];", r"WRONG"),
     Mutant("sums not cleared", MULTIPLY, "  s.clear();\n", "", r"mma.sync.*nobody has assigned|WRONG"),
     Mutant("sums of O not cleared", STATE, "    o.clear();\n", "", r"nobody has assigned"),
     Mutant("rows past the end of the tensor", SHARED, "source.exists(first + r) && left > 0",
@@ -125,10 +128,25 @@ MUTANTS = [
            "    isa::sync_warp();\n    out.template", "    out.template", RACE, "band"),
     Mutant("band: a key too many is seen", VISIBLE, "(e) >= to - first", "(e) > to - first",
            r"WRONG", "band"),
-    Mutant("band: the next tile begins a row on", COPIES, "from += Tile::kRows * distance;",
+    Mutant("band: the next tile begins a row on", COPIES, "from += rows * distance;",
            "from += distance;", r"WRONG", "band"),
-    Mutant("band: copies of rows that are not there", COPIES, "exists && left > 0 ?", "left > 0 ?",
-           r"out of bounds|beyond|WRONG", "band"),
+    Mutant("band: copies of rows that are not there", COPIES,
+           "r + thread_row() < end && left > 0;", "left > 0;", r"out of bounds|beyond|WRONG", "band"),
+    Mutant("pairs: the mask of another row", PAIRS, "8 * s.half(e));", "0);", r"WRONG", "mask"),
+    Mutant("pairs: the mask of the neighbour", PAIRS, "lane % 2 ? 0xff0000 : 0xff,", "0xff,",
+           r"WRONG", "mask"),
+    Mutant("pairs: a tile left out that some warp sees", PAIRS,
+           "some.x | some.y | some.z | some.w", "some.x", r"WRONG", "mask"),
+    Mutant("pairs: no barrier after the look ahead", PAIRS,
+           "some);\n    isa::sync_block();\n", "some);\n", RACE, "mask"),
+    Mutant("pairs: the look ahead past the last row", PAIRS, "first + r + i < rows", "i < rows",
+           r"out of bounds|beyond", "mask"),
+    Mutant("pairs: a bias that is not there", PAIRS, "r + thread_row<size>() < rows && left > 0;",
+           "left > 0;", r"out of bounds|beyond", "bias"),
+    Mutant("pairs: one bias for two pairs", PAIRS, "T{u16(pair[h] >> 16)}", "T{u16(pair[h])}",
+           r"WRONG", "bias"),
+    Mutant("pairs: a stage of keys over one of pairs", MEMORY, "stage(2 * C::kStages)",
+           "stage(2 * C::kStages - 1)", RACE, "bias"),
     Mutant("rows leave before the warp has put them", FINISHED, "    isa::sync_warp();\n", "", RACE),
     Mutant("rows of two warps in one place", FINISHED, "16 * kRow * isa::warp()",
            "8 * kRow * isa::warp()", RACE),

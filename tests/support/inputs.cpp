@@ -54,6 +54,11 @@ void expand(Array& a, const Spans& s, const Case& c) {
     if (!s.of[n]) a.expand(int(n), full[n]);
 }
 
+// Masks and biases lie as q does where copies are to read it.
+Layout pair_layout(const Case& c) {
+  return c.q_layout == Layout::kAligned ? Layout::kAligned : Layout::kDense;
+}
+
 bool allows(const Case& c, const Index4& at, std::int64_t index) {
   const auto [b, h, i, j] = at;
   switch (c.mask) {
@@ -69,7 +74,7 @@ bool allows(const Case& c, const Index4& at, std::int64_t index) {
 
 Array make_mask(const Case& c) {
   if (c.mask == MaskKind::kNone) return {};
-  Array a(c.seed % 2 == 0 ? DType::kBool : DType::kUint8, spanned(c.mask_spans, c));
+  Array a(c.seed % 2 == 0 ? DType::kBool : DType::kUint8, spanned(c.mask_spans, c), pair_layout(c));
   a.fill([&](const Index4& at) { return allows(c, at, dense_index(a.shape(), at)) ? 1. : 0.; });
   expand(a, c.mask_spans, c);
   return a;
@@ -83,7 +88,7 @@ double lowest(DType t) {
 
 Array make_bias(const Case& c) {
   if (c.bias == BiasKind::kNone) return {};
-  Array a(c.bias_dtype, spanned(c.bias_spans, c));
+  Array a(c.bias_dtype, spanned(c.bias_spans, c), pair_layout(c));
   a.fill([&](const Index4& at) {
     const std::int64_t index = dense_index(a.shape(), at);
     const bool special = c.bias != BiasKind::kNormal && chance(c, kHole, index) % 4 == 0;

@@ -9,6 +9,12 @@ namespace tessera::device {
 TS_DEVICE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
 TS_DEVICE i64 larger(i64 a, i64 b) { return a < b ? b : a; }
 
+// In 32 bits: what lies further away than any tile matters no more.
+TS_DEVICE int near(i64 x) {
+  const i64 far = 1 << 30;
+  return int(larger(-far, smaller(x, far)));
+}
+
 struct Range {
   i64 begin, end;
 

@@ -12,7 +12,7 @@ namespace tessera::device {
 template <class T, int threads, class Tile> struct EvenRows {
   static constexpr int kStep = threads / Tile::kChunks;  // from one row of a thread to its next
 
-  const T* from;  // the thread's first chunk of the next tile
+  const T* from;  // the thread's first chunk of the tile
   i64 distance;   // of two rows
   int columns;
 
@@ -22,20 +22,20 @@ template <class T, int threads, class Tile> struct EvenRows {
         distance(row_distance),
         columns(width) {}
 
-  // Starts the copies of the next tile; rows outside [begin, end) become zeros. Copies of part of a
-  // chunk are several instructions each, so tiles of which nothing is missing have a loop of their
-  // own.
-  TS_DEVICE void start(const Tile& tile, int begin, int end) {
-    if (begin <= 0 && Tile::kRows <= end && columns == Tile::kDim)
+  // Starts the copies of a tile, of which the first `end` rows exist; the others become zeros.
+  // Copies of part of a chunk are several instructions each, so tiles of which nothing is missing
+  // have a loop of their own.
+  TS_DEVICE void start(const Tile& tile, int end) const {
+    if (Tile::kRows <= end && columns == Tile::kDim)
       start_whole(tile);
     else
-      start_part(tile, begin, end);
-    from += Tile::kRows * distance;
+      start_part(tile, end);
   }
+  TS_DEVICE void advance(int rows) { from += rows * distance; }
 
  private:
-  TS_DEVICE static int thread_row() { return isa::thread() / Tile::kChunks; }
-  TS_DEVICE static int chunk() { return isa::thread() % Tile::kChunks; }
+  TS_DEVICE static int thread_row() { return int(u32(isa::thread()) / Tile::kChunks); }
+  TS_DEVICE static int chunk() { return int(u32(isa::thread()) % Tile::kChunks); }
   TS_DEVICE static Address place(const Tile& tile, int row) {
     if (kStep % 8 == 0) return Tile::down(tile.at(thread_row(), chunk()), row);
     return tile.at(row + thread_row(), chunk());
@@ -45,11 +45,11 @@ template <class T, int threads, class Tile> struct EvenRows {
     TS_UNROLL for (int r = 0; r < Tile::kRows; r += kStep, row += kStep * distance)
         isa::copy_async(place(tile, r), row);
   }
-  TS_DEVICE void start_part(const Tile& tile, int begin, int end) const {
+  TS_DEVICE void start_part(const Tile& tile, int end) const {
     const int left = columns - 8 * chunk();
     for (int r = 0; r < Tile::kRows; r += kStep) {
-      const bool exists = begin <= r + thread_row() && r + thread_row() < end;
-      const int bytes = exists && left > 0 ? (left < 8 ? 2 * left : 16) : 0;
+      const bool exists = r + thread_row() < end && left > 0;
+      const int bytes = exists ? (left < 8 ? 2 * left : 16) : 0;
       isa::copy_async(place(tile, r), from + r * distance, u32(bytes));
     }
   }
@@ -69,15 +69,19 @@ template <class C> struct KeyStream {
   TS_DEVICE static Even<Keys> even(const KeyRows<T>& rows, i64 first) {
     return {rows.row(first), rows.step_of_rows(), rows.columns()};
   }
-  // The next tile, of which the keys in [begin, end) exist.
-  TS_DEVICE void start(const Keys& keys, const Keys& values, int begin, int end) {
-    k.start(keys, begin, end);
-    v.start(values, begin, end);
+  // A tile of which the first `end` keys exist.
+  TS_DEVICE void start(const Keys& keys, const Keys& values, int end) const {
+    k.start(keys, end);
+    v.start(values, end);
+  }
+  TS_DEVICE void advance(int keys) {
+    k.advance(keys);
+    v.advance(keys);
   }
   TS_DEVICE static void start_queries(const Queries& tile, const Head& h, i64 first) {
     const QueryRows<T> rows(h);
     const int end = int(smaller(h.s.queries - first, C::kTileQ));
-    Even<Queries>(rows.row(first), rows.step_of_rows(), rows.columns()).start(tile, 0, end);
+    Even<Queries>(rows.row(first), rows.step_of_rows(), rows.columns()).start(tile, end);
   }
 };
 

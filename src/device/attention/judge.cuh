@@ -38,14 +38,14 @@ template <class S> TS_DEVICE u32 odd_rows(const S& state) {
 template <class S> TS_DEVICE u32 lost_rows(const S& state, const Head& head, i64 first) {
   bool lost[S::kHalves], some = false;
   TS_UNROLL for (int h = 0; h < S::kHalves; ++h) {
-    lost[h] = !(isa::abs(state.m[h] * head.p.score.unit) < 0x1p24f);
+    lost[h] = !(isa::abs(state.level(h)) < 0x1p24f);
     some = some || lost[h];
   }
   if (!isa::any(some)) return 0;
   TS_UNROLL for (int h = 0; h < S::kHalves; ++h) {
     const i64 i = first + isa::lane() / 4 + 8 * h;
     const bool empty = (head.s.keys & head.s.band.seen_by(i)).empty();
-    lost[h] = lost[h] && !(state.m[h] == -kInfinity && empty);
+    lost[h] = lost[h] && !(state.level(h) == -kInfinity && empty);
   }
   return rows_where(lost);
 }

@@ -29,8 +29,7 @@ template <class S> struct TilePairs {
   // softcap tanh(scale s / softcap) - slope |i + offset - j| + bias.
   TS_DEVICE void adjust(S& s) const {
     const ScoreParams& p = head.p.score;
-    const auto scale = float(p.scale);
-    TS_UNROLL for (int e = 0; e < s.size; ++e) s[e] *= scale;
+    TS_UNROLL for (int e = 0; e < s.size; ++e) s[e] *= p.factor;
     if (p.softcap != 0) {
       TS_UNROLL for (int e = 0; e < s.size; ++e) s[e] = p.softcap * tanh(s[e] / p.softcap);
     }

@@ -1,5 +1,5 @@
-// Online softmax of a warp's query rows: the largest score m, the sum l of weights and the sum o of
-// weighted values. A lane holds one row of each half, and of l its share. Source:
+// Online softmax of a warp's query rows: what exponents are measured from, the sum l of weights and
+// the sum o of weighted values. A lane holds one row of each half, and of l its share. Source:
 // Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 #pragma once
 #include <isa/math.cuh>
@@ -40,9 +40,12 @@ template <int columns, int blocks = 1> struct State {
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
   // 16 bits hold as well as 1, and most steps need not touch o.
   static constexpr float kSlack = 8;
+  // Below what any score is measured from; 2^-kNowhere would be infinite, and any key outgrows it.
+  static constexpr float kNowhere = -0x1p100f;
 
   Sums<columns, blocks> o;
-  float m[kHalves], l[kHalves];
+  float from[kHalves];  // unit m, of the largest score m that a row had when it was last raised
+  float l[kHalves];
   // The sum of the weights as o has them. It divides o: then rounding weights moves an average of
   // values, not its scale, and a row of one key is exact. lse comes from l.
   float rounded[kHalves];
@@ -51,43 +54,51 @@ template <int columns, int blocks = 1> struct State {
   TS_DEVICE void clear() {
     o.clear();
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
-      m[h] = -kInfinity;
+      from[h] = kNowhere;
       l[h] = rounded[h] = 0;
     }
   }
 
-  // S -> P = 2^(unit S - unit m), and what is known so far measured from the same m.
+  // S -> P = 2^(unit S - unit m), and what is known so far measured from the same m. A lane looks
+  // at its own scores alone: some row has outgrown its maximum iff some lane sees one that has, and
+  // only then do lanes exchange what they see.
   template <class S> TS_DEVICE void absorb(S& s, float unit) {
-    float top[kHalves], from[kHalves];
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) top[h] = m[h];
-    TS_UNROLL for (int e = 0; e < s.size; ++e) top[S::half(e)] = isa::max(top[S::half(e)], s[e]);
-    bool outgrown = false;
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
-      top[h] = largest_of_row(top[h]);
-      outgrown = outgrown || (top[h] - m[h]) * unit > kSlack;
-    }
-    if (isa::any(outgrown)) raise(top, unit);
-    TS_UNROLL for (int h = 0; h < kHalves; ++h) from[h] = base(m[h]) * unit;
-    float sum[kHalves] = {};  // of one step: a chain of all keys would round too often
+    float top[kHalves], most = -kInfinity, sum[kHalves];
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
-      s[e] = isa::exp2(isa::fma(s[e], unit, -from[S::half(e)]));
-      sum[S::half(e)] += s[e];
+      const int h = S::half(e);
+      top[h] = S::leads(e) ? s[e] : isa::max(top[h], s[e]);
     }
+    TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      most = isa::max(most, isa::fma(top[h], unit, -from[h]));
+    }
+    if (isa::any(most > kSlack)) raise(top, unit);
+    TS_UNROLL for (int e = 0; e < s.size; ++e) {
+      const int h = S::half(e);
+      s[e] = isa::exp2(isa::fma(s[e], unit, -from[h]));
+      sum[h] = S::leads(e) ? s[e] : sum[h] + s[e];
+    }
+    // Of one step: a chain of all keys would round too often.
     TS_UNROLL for (int h = 0; h < kHalves; ++h) l[h] += sum[h];
   }
 
+  // `top`: what the lane has seen of its rows. A row that has not outgrown its maximum stays as it
+  // is, whatever the others do.
   TS_DEVICE void raise(const float (&top)[kHalves], float unit) {
     float shrink[kHalves];
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
+      const float seen = largest_of_row(top[h]);
       shrink[h] = 1;
-      if (!((top[h] - m[h]) * unit > kSlack)) continue;
-      shrink[h] = m[h] == -kInfinity ? 0.f : isa::exp2(m[h] * unit - base(top[h]) * unit);
-      m[h] = top[h];
+      if (!(isa::fma(seen, unit, -from[h]) > kSlack)) continue;
+      shrink[h] = isa::exp2(from[h] - seen * unit);
+      from[h] = seen * unit;
       l[h] *= shrink[h];
       rounded[h] *= shrink[h];
     }
     TS_UNROLL for (int e = 0; e < o.size; ++e) o[e] *= shrink[o.half(e)];
   }
+
+  // The largest score of a row in units of log2, to the slack; -inf if it has seen no key.
+  TS_DEVICE float level(int half) const { return from[half] == kNowhere ? -kInfinity : from[half]; }
 
   // The weights of one step, as they are multiplied.
   template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {
@@ -106,12 +117,12 @@ template <int columns, int blocks = 1> struct State {
   struct Finished {
     float lse[kHalves];
   };
-  TS_DEVICE Finished finish(const ScoreParams& p, float sink) {
+  TS_DEVICE Finished finish(float sink) {
     Finished result;
     float inverse[kHalves];
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       l[h] = sum_of_row(l[h]);
-      const Closing c = closing(m[h] * p.natural, l[h], sum_of_row(rounded[h]), sink);
+      const Closing c = closing(from[h] * kLn2, l[h], sum_of_row(rounded[h]), sink);
       inverse[h] = c.inverse;
       result.lse[h] = c.lse;
     }

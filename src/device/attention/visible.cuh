@@ -4,20 +4,14 @@
 
 namespace tessera::device {
 
-TS_DEVICE int near(i64 x) {
-  const i64 far = 1 << 30;
-  return int(larger(-far, smaller(x, far)));
-}
-
 // Of a warp's `rows`. A lane has one row of each half; those are eight rows apart, and so are their
 // bands.
 template <int rows> struct Visible {
-  int begin, end;  // keys that exist and that some row of the block sees
-  int low, high;   // what the band shows to the lane's first row
+  int end;        // keys that exist and that some row of the block sees
+  int low, high;  // what the band shows to the lane's first row
 
   TS_DEVICE Visible(const Band& band, Range keys, i64 first_key, i64 first_row) {
     const Range of_lane = band.seen_by(first_row + lane_row());
-    begin = near(keys.begin - first_key);
     end = near(keys.end - first_key);
     low = near(of_lane.begin - first_key);
     high = near(of_lane.end - first_key);
@@ -27,7 +21,7 @@ template <int rows> struct Visible {
   // cuts, it cuts at one side.
   template <class S> TS_DEVICE void hide(S& s, int first) const {
     const int of_last = low - lane_row() + rows - 1, of_first = high - lane_row();
-    if (first < begin || first < of_last) hide_before(s, first);
+    if (first < of_last) hide_before(s, first);
     const int last = first + 2 * s.kOfBlock;
     if (last > end || last > of_first) hide_from_end(s, first);
   }
@@ -38,7 +32,7 @@ template <int rows> struct Visible {
   template <class S> TS_DEVICE void hide_before(S& s, int first) const {
     const int band = isa::again(low);
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
-      const int of_row = band + 8 * s.half(e), from = of_row > begin ? of_row : begin;
+      const int from = band + 8 * s.half(e);
       if (s.column_in_lane(e) < from - first - s.lane_column()) s[e] = -kInfinity;
     }
   }

@@ -42,7 +42,7 @@ template <class C> struct WarpRows {
 
   // All rows but those of `except`.
   TS_DEVICE void store(const Output<T>& out, u32 except) {
-    const auto finished = state.finish(p.score, head.sink());
+    const auto finished = state.finish(head.sink());
     if (p.dropout.threshold != 0) state.o.scale(p.dropout.factor);
     const FinishedRows<C> rows;
     rows.put(state.o, finished.lse);

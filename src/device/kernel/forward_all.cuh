@@ -9,7 +9,7 @@ namespace tessera::device {
 template <class C> TS_DEVICE void forward_of(const ForwardParams& p) {
   if constexpr (C::kWeighing == Weighing::kFloat32)
     forward_f32<C>(p);
-  else if constexpr (C::kWeighing == Weighing::kBand)
+  else if constexpr (C::kWeighing == Weighing::kBand || C::kWeighing == Weighing::kPairs)
     forward_band<C>(p);
   else
     forward<C>(p);

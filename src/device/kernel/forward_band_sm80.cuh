@@ -1,6 +1,7 @@
-// The kernel of forward_sm80.cuh for the calls that most are: a band, lengths, packed sequences.
-// What it leaves out are registers, and with them a warp has 32 rows. Each tile of keys and values
-// that it reads from shared memory serves twice as many products.
+// The kernel of forward_sm80.cuh for the calls that most are: a band, lengths, packed sequences,
+// and in a flavour of its own a mask or a bias. What it leaves out are registers, and with them a
+// warp has 32 rows. Each tile of keys and values that it reads from shared memory serves twice as
+// many products.
 //
 // One barrier a step: keys and values have landed for everybody, and everybody has left the stage
 // that the next copies overwrite. Within a step warps go their own ways: one multiplies while
@@ -11,6 +12,7 @@
 #include "device/attention/careful.cuh"
 #include "device/attention/copies.cuh"
 #include "device/attention/judge.cuh"
+#include "device/attention/pair_stream.cuh"
 #include "device/attention/state.cuh"
 #include "device/attention/visible.cuh"
 #include "device/kernel/memory.cuh"
@@ -56,30 +58,39 @@ template <class C> struct BandWarp {
 
   TS_DEVICE explicit BandWarp(const ForwardParams& params) : p(params) {}
 
-  // `scrubbing`: without the values that are not finite.
-  TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
+  // `scrubbing`: without the values that are not finite. It is a loop of its own, so that the other
+  // has no code that does not run.
+  template <bool scrubbing> TS_DEVICE void attend(const Place<C>& at) {
     const auto visible = at.visible();
     KeyStream<C> stream(at.head(), at.work.span, at.work.first);
-    const int rows = isa::warp() * C::kWarpRows, end = at.work.steps * C::kTileK;
+    const PairStream<C> pairs(at.head(), memory.shown(), at.work.rows, at.work.span, at.work.first);
+    const int rows = isa::warp() * C::kWarpRows, end = visible.end;
     stream.start_queries(memory.q, at.head(), at.work.rows.begin);
     const auto start = [&](int step, int key) {
-      if (key < end)
-        stream.start(memory.keys(step), memory.values(step), visible.begin - key,
-                     visible.end - key);
+      if (key < end) {
+        stream.start(memory.keys(step), memory.values(step), end - key);
+        pairs.start(memory.pairs(step), key);
+      }
       isa::copy_commit();
     };
-    start(0, 0);
+    int first = pairs.shown_from(0);
+    stream.advance(first);
+    start(0, first);
     state.clear();
-    for (int first = 0, step = 0; first < end; first += C::kTileK, ++step) {
+    for (int step = 0; first < end; ++step) {
       isa::copy_wait<0>();
       isa::sync_block();
-      start(step + 1, first + C::kTileK);
+      const int next = pairs.shown_from(first + C::kTileK);
+      stream.advance(next - first);
+      start(step + 1, next);
       if (scrubbing) scrub_values(step);
       multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
+      pairs.template apply<scrubbing>(s, memory.pairs(step));
       visible.hide(s, first);
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
       accumulate<T>(state.o, weights, memory.values(step));  // O += P V
+      first = next;
     }
     isa::copy_wait<0>();
     state.count_all();
@@ -92,7 +103,7 @@ template <class C> struct BandWarp {
   // All rows but those of `except`.
   TS_DEVICE void store(const Place<C>& at, u32 except) {
     const Output<T> out = at.out();
-    const auto finished = state.finish(p.score, at.head().sink());
+    const auto finished = state.finish(at.head().sink());
     const int first = isa::warp() * C::kWarpRows;
     put<T>(memory.q, first, state.o);  // in the place of the warp's queries
     isa::sync_warp();
@@ -104,19 +115,10 @@ template <class C> struct BandWarp {
     }
   }
 
-  // Attention of the rows. Where a result is not finite the tiles are run again without the values
-  // that are not: that is the answer for rows that do not see them. The others get theirs pair by
-  // pair. Finite data never pay.
-  TS_DEVICE void compute() {
-    u32 odd = 0, still_odd = 0;
-    for (bool scrubbing = false;; scrubbing = true) {
-      attend(Place<C>(p, place_of(p, isa::again(isa::block()))), scrubbing);
-      still_odd = odd_rows(state);
-      if (scrubbing || !isa::any_in_block(still_odd != 0)) break;
-      odd = still_odd;
-    }
+  // What is left of the rows after their sums: `odd` are those that were not finite.
+  TS_DEVICE void close(u32 odd) {
     const Place<C> at(p, place_of(p, isa::again(isa::block())));
-    const u32 wrong = still_odd | lost_rows(state, at.head(), at.first_row());
+    const u32 wrong = odd_rows(state) | lost_rows(state, at.head(), at.first_row());
     store(at, wrong);
     if (!(odd | wrong)) return;
     isa::sync_warp();
@@ -124,13 +126,36 @@ template <class C> struct BandWarp {
   }
 };
 
+// The tiles once more, without the values that are not finite. Out of line: its loop must not take
+// registers from the one that runs, nor `odd` one from its own.
+template <class C> TS_OUTLINE void attend_scrubbed(const ForwardParams& p, u32 odd) {
+  BandWarp<C> warp(p);
+  if (isa::lane() == 0) isa::store(warp.memory.note(), odd);
+  warp.template attend<true>(Place<C>(p, place_of_block(p)));
+  isa::sync_warp();
+  warp.close(isa::load_word(warp.memory.note()));
+}
+
+// Attention of the rows of a block. Where a result is not finite the tiles are run again without
+// the values that are not: that is the answer for rows that do not see them. The others get theirs
+// pair by pair. Finite data never pay.
+template <class C> TS_DEVICE void attend_rows(const Place<C>& at) {
+  BandWarp<C> warp(at.p);
+  warp.template attend<false>(at);
+  const u32 odd = odd_rows(warp.state);
+  if (isa::any_in_block(odd != 0))
+    attend_scrubbed<C>(at.p, odd);
+  else
+    warp.close(odd);
+}
+
 // The same grid as that of the other kernels.
 template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
   const Index3 block = place_of_block(p);
   if (block.z >= p.lengths.batch) return clear_rest<C>(p);
   const Place<C> at(p, block);
   if (at.s.queries < at.s.slots) clear_spare<C>(p, at.tile);
-  if (!at.work.rows.empty()) BandWarp<C>(p).compute();
+  if (!at.work.rows.empty()) attend_rows(at);
 }
 
 }  // namespace tessera::device

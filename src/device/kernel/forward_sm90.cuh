@@ -265,7 +265,7 @@ template <class C> struct Consumer {
     if (isa::any_in_block(odd != 0)) attend_scrubbed();
     const u32 wrong = odd_rows(state) | lost_rows(state, head, rows.first);
     float lse[2];
-    state.finish(p.call.score, head.sink(), lse);
+    state.finish(head.sink(), lse);
     const bool whole = rows.first + 16 <= head.s.queries;
     if (p.out_tiles && whole && (odd | wrong) == 0)
       store_tile();

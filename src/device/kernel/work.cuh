@@ -17,7 +17,7 @@ template <class C> struct Work {
     rows = Range{i64(tile) * C::kTileQ, i64(tile + 1) * C::kTileQ} & Range{0, s.queries};
     span = s.keys & s.band.seen_by_any(rows);
     if (rows.empty() || span.empty()) span = {0, 0};
-    first = span.begin / C::kTileK * C::kTileK;
+    first = C::kAnyFirst ? span.begin : span.begin / C::kTileK * C::kTileK;
     steps = int((span.end - first + C::kTileK - 1) / C::kTileK);
   }
   TS_DEVICE i64 key(int step) const { return first + i64(step) * C::kTileK; }

@@ -18,8 +18,12 @@ template <int columns, int blocks = 1> struct Sums : isa::Registers<float, block
   TS_DEVICE void clear() { TS_UNROLL for (int e = 0; e < this->size; ++e)(*this)[e] = 0; }
   TS_DEVICE void scale(float x) { TS_UNROLL for (int e = 0; e < this->size; ++e)(*this)[e] *= x; }
   TS_DEVICE static int half(int e) { return e / kOfBlock * 2 + e / 2 % 2; }
+  TS_DEVICE static bool leads(int e) { return e % kOfBlock == 0 || e % kOfBlock == 2; }  // its half
   TS_DEVICE static int row(int e) { return row_of_half(half(e)); }
   TS_DEVICE static int row_of_half(int h) { return isa::lane() / 4 + 8 * h; }
+  TS_DEVICE static int element(int half, int chunk) {  // the first of two
+    return half / 2 * kOfBlock + 4 * chunk + half % 2 * 2;
+  }
   TS_DEVICE static int chunk(int e) { return e % kOfBlock / 4; }  // of eight columns
   TS_DEVICE static int lane_column() { return isa::lane() % 4 * 2; }
   TS_DEVICE static int column_in_lane(int e) { return 8 * chunk(e) + e % 2; }

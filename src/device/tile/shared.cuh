@@ -14,10 +14,11 @@ template <int rows, int dim> struct SharedTile {
   TS_DEVICE Address at(int row, int chunk) const {
     return Address(u32(base) + u32(row * dim * 2 + (chunk ^ row % 8) * 16));
   }
-  // From the place of a chunk c < `chunks` to that of c + chunks, a power of two or a multiple of
-  // one: exchanging is an exclusive or, and rows begin at multiples of their length.
+  // From the place of chunk c to that of c + chunks, numbers that have no bit in common. Within
+  // eight chunks exchanging is an exclusive or; eight of them are a distance, which an access adds
+  // for nothing.
   TS_DEVICE static Address right(Address at, int chunks) {
-    return Address(u32(at) ^ u32(16 * chunks));
+    return Address((u32(at) ^ u32(chunks % 8 * 16)) + u32(chunks / 8 * 128));
   }
   // `by`: a multiple of 8.
   TS_DEVICE static Address down(Address at, int by) { return Address(u32(at) + u32(by * dim * 2)); }

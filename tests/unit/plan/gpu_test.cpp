@@ -34,7 +34,7 @@ TEST(GpuPlanner, writes_its_plan_as_json) {
       R"({"backend":"cuda","target":"Hopper","arch":90,"kernel":"forward_sm80_bfloat16_d128_band",)"
       R"("why_kernel":"a band, lengths and rows of whole 16 bytes; every GPU since Ampere",)"
       R"("grid":[8,8,2],)"
-      R"("threads":128,"shared_bytes":65536,"tile_queries":128,"tile_keys":32,"stages":2,)"
+      R"("threads":128,"shared_bytes":65552,"tile_queries":128,"tile_keys":32,"stages":2,)"
       R"("workspace_bytes":0,"problem":)" +
           plan::to_json(problem()) + "}");
 }
@@ -57,10 +57,7 @@ TEST(GpuPlanner, takes_the_kernel_of_a_band_only_where_it_does_all_of_a_call) {
   using enum device::Weighing;
   const auto weighing = [](const Problem& p) { return make_gpu_plan(p, kAda).kernel.weighing; };
   EXPECT_EQ(weighing(problem()), kBand);
-  std::uint8_t data[1] = {};
   Problem p = problem();
-  p.mask.data = data;
-  EXPECT_EQ(weighing(p), kRounded);
   p = problem();
   p.softcap = 30;
   EXPECT_EQ(weighing(p), kRounded);
@@ -82,6 +79,33 @@ TEST(GpuPlanner, takes_the_kernel_of_a_band_only_where_it_does_all_of_a_call) {
   EXPECT_EQ(weighing(p), kExact);
   for (core::Tensor* t : {&p.q, &p.k, &p.v}) t->dtype = DType::kFloat32;
   EXPECT_EQ(weighing(p), kFloat32);
+}
+
+TEST(GpuPlanner, takes_the_kernel_of_pairs_where_copies_can_read_them) {
+  using enum device::Weighing;
+  const auto weighing = [](const Problem& p) { return make_gpu_plan(p, kAda).kernel.weighing; };
+  alignas(16) std::uint8_t data[32] = {};
+  const core::Tensor pairs{data, {1, 1, 1000, 3008}, {0, 0, 3008, 1}, DType::kBool};
+  Problem p = problem();
+  p.mask = pairs;
+  EXPECT_EQ(weighing(p), kPairs);
+  p.mask.stride[2] = 3000;
+  EXPECT_EQ(weighing(p), kRounded) << "rows that 16-byte copies cannot read";
+  p.mask = pairs;
+  p.mask.data = data + 1;
+  EXPECT_EQ(weighing(p), kRounded);
+  p = problem();
+  p.bias = pairs;
+  p.bias.dtype = DType::kBfloat16;
+  EXPECT_EQ(weighing(p), kPairs);
+  p.bias.dtype = DType::kFloat32;
+  EXPECT_EQ(weighing(p), kRounded) << "a bias of another type than q";
+  p.bias.dtype = DType::kBfloat16;
+  p.mask = pairs;
+  EXPECT_EQ(weighing(p), kRounded) << "both";
+  p = problem(256);
+  p.mask = pairs;
+  EXPECT_EQ(weighing(p), kRounded);
 }
 
 TEST(GpuPlanner, has_a_block_for_each_tile_head_and_sequence) {
