@@ -1,4 +1,4 @@
-// What is said of pairs, as a tile in shared memory: for each a byte of a mask, or 16 bits of a bias.
+// What is said of pairs, as a tile in shared memory: a byte of a mask or 16 bits of a bias each.
 #pragma once
 #include <isa/thread.cuh>
 

@@ -151,7 +151,7 @@ TEST(GpuPlanner, refuses_old_and_small_gpus_by_name) {
             "Turing has compute capability 7.5, but the kernels need 8.0 (Ampere) or newer; use "
             "the CPU backend");
   EXPECT_EQ(why_not(problem(), {.name = "Tiny", .arch = 80, .shared_bytes = 49152}),
-            "a block of the kernel for head dimension 128 needs 65536 bytes of shared memory, but "
+            "a block of the kernel for head dimension 128 needs 65552 bytes of shared memory, but "
             "Tiny has 49152; use the CPU backend");
 }
 
