@@ -171,7 +171,8 @@ namespace {
 // No part of the library: the call is converted as the library would, and its problem emulated.
 void run_emulated(const Backend& on, const tessera_attention_desc& desc, Outputs& outputs) {
   try {
-    emulate(api::convert(desc, api::Purpose::kRun).problem, target_of(on.name));
+    const std::string architecture = on.name.substr(on.name.find('/') + 1);
+    emulate(api::convert(desc, api::Purpose::kRun).problem, architecture);
     outputs.status = TESSERA_OK;
   } catch (const core::Error& e) {
     outputs.status = static_cast<tessera_status>(e.status());

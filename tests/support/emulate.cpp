@@ -1,5 +1,8 @@
 #include "support/emulate.hpp"
 
+#include <stdexcept>
+#include <string>
+
 #include "support/seed.hpp"
 
 #ifdef TESSERA_HAS_EMULATOR
@@ -14,6 +17,8 @@ namespace tessera::test {
 bool has_emulator() { return true; }
 
 void emulate(const core::Problem& p, std::string_view architecture) {
+  if (architecture != "sm80" && architecture != "sm90")
+    throw std::invalid_argument("the emulator has no kernels of " + std::string(architecture));
   static std::uint64_t calls = 0;
   const std::uint64_t seed = test_seed() + calls++;
   const bool own = architecture == "sm90" && emulator::refusal_of_sm90(p).empty();
