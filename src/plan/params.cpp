@@ -35,6 +35,11 @@ bool rows_align(const Tensor& t, std::int64_t unit) {
   return aligned;
 }
 
+// The same of a mask or a bias, each key of which has an element of its own.
+bool pairs_align(const core::Problem& p, const Tensor& t) {
+  return rows_align(t, 16) && (p.keys <= 1 || (t.shape[3] == p.keys && t.stride[3] == 1));
+}
+
 device::BandParams band_params(const core::Problem& p) {
   return {.left = p.left,
           .right = p.right,
@@ -57,8 +62,8 @@ device::ScoreParams score_params(const core::Problem& p) {
           .mask = view(p.mask),
           .sink = view(p.sink),
           .bias_type = type_of(p.bias.dtype),
-          .bias_vectors = p.bias.dtype == p.q.dtype && rows_align(p.bias, 16),
-          .mask_vectors = rows_align(p.mask, 16)};
+          .bias_vectors = p.bias.dtype == p.q.dtype && pairs_align(p, p.bias),
+          .mask_vectors = pairs_align(p, p.mask)};
 }
 
 device::LengthParams length_params(const core::Problem& p) {

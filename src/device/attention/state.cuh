@@ -35,7 +35,8 @@ TS_DEVICE Closing closing(float m, float l, float weights, float sink) {
   return {weights == 0 ? 0.f : of_keys / all / weights, base(top) + isa::log2(all) * kLn2};
 }
 
-template <int columns, int blocks = 1> struct State {
+// Weights are 2^room times what the largest score of a row says.
+template <int columns, int blocks = 1, int room = 0> struct State {
   static constexpr int kHalves = 2 * blocks;
   // While no row outgrows its maximum by 2^8 the old one stays: weights then are at most 256, which
   // 16 bits hold as well as 1, and most steps need not touch o.
@@ -44,7 +45,7 @@ template <int columns, int blocks = 1> struct State {
   static constexpr float kNowhere = -0x1p100f;
 
   Sums<columns, blocks> o;
-  float from[kHalves];  // unit m, of the largest score m that a row had when it was last raised
+  float from[kHalves];  // unit m - room, m the largest score of a row when it was last raised
   float l[kHalves];
   // The sum of the weights as o has them. It divides o: then rounding weights moves an average of
   // values, not its scale, and a row of one key is exact. lse comes from l.
@@ -59,7 +60,7 @@ template <int columns, int blocks = 1> struct State {
     }
   }
 
-  // S -> P = 2^(unit S - unit m), and what is known so far measured from the same m. A lane looks
+  // S -> P = 2^(unit S - from), and what is known so far measured from the same. A lane looks
   // at its own scores alone: some row has outgrown its maximum iff some lane sees one that has, and
   // only then do lanes exchange what they see.
   template <class S> TS_DEVICE void absorb(S& s, float unit) {
@@ -71,7 +72,7 @@ template <int columns, int blocks = 1> struct State {
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       most = isa::max(most, isa::fma(top[h], unit, -from[h]));
     }
-    if (isa::any(most > kSlack)) raise(top, unit);
+    if (isa::any(most > kSlack + room)) raise(top, unit);
     TS_UNROLL for (int e = 0; e < s.size; ++e) {
       const int h = S::half(e);
       s[e] = isa::exp2(isa::fma(s[e], unit, -from[h]));
@@ -88,9 +89,10 @@ template <int columns, int blocks = 1> struct State {
     TS_UNROLL for (int h = 0; h < kHalves; ++h) {
       const float seen = largest_of_row(top[h]);
       shrink[h] = 1;
-      if (!(isa::fma(seen, unit, -from[h]) > kSlack)) continue;
-      shrink[h] = isa::exp2(from[h] - seen * unit);
-      from[h] = seen * unit;
+      if (!(isa::fma(seen, unit, -from[h]) > kSlack + room)) continue;
+      const float next = seen * unit - room;
+      shrink[h] = isa::exp2(from[h] - next);
+      from[h] = next;
       l[h] *= shrink[h];
       rounded[h] *= shrink[h];
     }
@@ -98,7 +100,9 @@ template <int columns, int blocks = 1> struct State {
   }
 
   // The largest score of a row in units of log2, to the slack; -inf if it has seen no key.
-  TS_DEVICE float level(int half) const { return from[half] == kNowhere ? -kInfinity : from[half]; }
+  TS_DEVICE float level(int half) const {
+    return from[half] == kNowhere ? -kInfinity : from[half] + room;
+  }
 
   // The weights of one step, as they are multiplied.
   template <class T, int keys> TS_DEVICE void count(const isa::Registers<u32, keys>& weights) {

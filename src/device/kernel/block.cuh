@@ -13,6 +13,13 @@
 
 namespace tessera::device {
 
+// Weights in parts are 2^kRoom times as large as others, since float16 has little below 1: the last
+// part of a small weight would be lost. What a row may keep of them after dropout is small ones.
+template <class C, class T = typename C::T> constexpr int kRoom = 0;
+template <class C>
+  requires(C::kWeighing == Weighing::kExact)
+constexpr int kRoom<C, Float16> = 7;
+
 // 16 rows of a warp: all columns of values, or those that it has of them.
 template <class C> struct WarpRows {
   using T = typename C::T;
@@ -22,7 +29,7 @@ template <class C> struct WarpRows {
   const Head& head;
   const Work<C>& work;
   Scores s;
-  State<C::kColumns> state;
+  State<C::kColumns, 1, kRoom<C>> state;
 
   TS_DEVICE WarpRows(const Head& h, const Work<C>& w) : p(h.p), head(h), work(w) {}
 
