@@ -62,11 +62,11 @@ def attention(
     A row that sees no key gives 0 and lse = -inf (the sink, if there is one).
 
     Tensors are NumPy arrays (with ml_dtypes.bfloat16), torch tensors, or objects with __dlpack__,
-    on the CPU; or torch tensors on one NVIDIA GPU. They are read where they lie, with any strides;
-    nothing is copied, so that tensors [B, H, L, D] are passed as their views x.swapaxes(1, 2),
-    `out` too. Of the vectors of integers, those that count rows may also be lists. On a GPU the
-    call goes into torch's current stream and returns before it is done, and what vectors of
-    integers hold is not looked at.
+    on the CPU or on one NVIDIA GPU. They are read where they lie, with any strides; nothing is
+    copied, so that tensors [B, H, L, D] are passed as their views x.swapaxes(1, 2), `out` too. Of
+    the vectors of integers, those that count rows may also be lists. On a GPU the call returns
+    before it is done, and what vectors of integers hold is not looked at; it goes into torch's
+    current stream, and for others' tensors, which need `out`, into CUDA's legacy default stream.
 
     Args:
       q: [B, Lq, H, D] float32, float16, bfloat16 or (slow) float64; packed: [total, H, D].

@@ -133,16 +133,23 @@ def made(x: Any, name: str, lead: int) -> tuple[int, bytes]:
     return kinds[type(x)].read(x, name, x.shape, lead)
 
 
-def given_output(kind: Kind, name: str, x: Any, lead: int) -> tuple[int, bytes]:
-    """An output that the caller gave."""
-    if adopt(x, name) is not x:
+def given_output(
+    kind: Kind, name: str, x: Any, lead: int, memory: list[Any] | None = None
+) -> tuple[int, bytes]:
+    """An output that the caller gave: an array, a torch tensor, or, where `memory` may hold what
+    points at it, a tensor on a GPU that comes by DLPack.
+    """
+    found = adopt(x, name)
+    own = kinds[type(found)]
+    if found is not x and (memory is None or own.stream(found) is None):
         raise TypeError(
             f"{name} is of type {type(x).__name__}; an output must be a NumPy array or a torch "
             "tensor (numpy.from_dlpack makes an array of other memory)"
         )
-    own = kinds[type(x)]
+    if memory is not None:
+        memory.append(found)
     check_kind(kind, own, "q", name)
-    return own.write(x, name, x.shape, lead)
+    return own.write(found, name, found.shape, lead)
 
 
 def lse_shape(q_shape: Shape) -> Shape:
@@ -155,13 +162,15 @@ def statistics_dtype(kind: Kind, q: Any) -> int:
     return d.FLOAT64 if kind.dtype(q, "q") == d.FLOAT64 else d.FLOAT32
 
 
-def _outputs(kind: Kind, q: Any, v: Any, out: Any, lse: Any, lead: int) -> tuple[Any, ...]:
+def _outputs(
+    kind: Kind, q: Any, v: Any, out: Any, lse: Any, lead: int, memory: list[Any]
+) -> tuple[Any, ...]:  # fmt: skip
     """out and lse, made if need be, each with address and layout."""
     if out is None:
         out = kind.empty_like(q, (*q.shape[:-1], v.shape[-1]))
         at_out = made(out, "out", lead)
     else:
-        at_out = given_output(kind, "out", out, lead)
+        at_out = given_output(kind, "out", out, lead, memory)
     if lse is False:
         return out, None, *at_out, 0, d.ABSENT_LAYOUT
     lse = kind.empty(q, lse_shape(q.shape), statistics_dtype(kind, q))
@@ -201,7 +210,7 @@ def pack(
     rest, memory = pack_rest(kind, extras, lead_q, q)
 
     if lse is True or lse is False:
-        answer = _outputs(kind, q, v, out, lse, lead_q)
+        answer = _outputs(kind, q, v, out, lse, lead_q, memory)
     else:
         answer = _answers(kind, out, lse, lead_q)
 

@@ -20,6 +20,9 @@ _VERSIONED = Struct("<II QQ Q")
 _FLAG_READ_ONLY = 1
 _KNOWN_MAJOR = 1
 _CUDA_HOST = 3  # pinned memory of the host
+# The stream that producers on a GPU are told to have their data ready on, and that calls on it go
+# into: CUDA's legacy default stream, which DLPack calls 1 and CUDA 0.
+_DLPACK_DEFAULT, _CUDA_DEFAULT = 1, 0
 
 
 class View:
@@ -33,11 +36,6 @@ class View:
         )
         self.address = data + skip if data else 0
         self.device = (d.CPU, 0) if device == _CUDA_HOST else (device, index)
-        if self.device[0] == d.CUDA:
-            raise NotImplementedError(
-                f"{who} lies on a GPU; of tensors there torch's are taken: pass "
-                "torch.from_dlpack(x), which shares its memory"
-            )
         self.dtype = code | bits << 8
         if lanes != 1 or self.dtype not in NAMES:
             raise ValueError(
@@ -77,15 +75,17 @@ def _dense(shape: Shape) -> Shape:
 def view(x: Any, name: str) -> View:
     """x as its producer hands it out, without a copy."""
     producer = type(x).__module__.partition(".")[0]
+    on_gpu = hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] == d.CUDA
+    stream = {"stream": _DLPACK_DEFAULT} if on_gpu else {}
     try:
-        capsule = x.__dlpack__(max_version=(_KNOWN_MAJOR, 0))
+        capsule = x.__dlpack__(max_version=(_KNOWN_MAJOR, 0), **stream)
     except TypeError:  # a producer from before DLPack 1.0
-        capsule = x.__dlpack__()
+        capsule = x.__dlpack__(**stream)
     return View(capsule, f"{name}, of {producer},")
 
 
 class ViewKind(NumpyKind):
-    """Tensors of other libraries; outputs for them are NumPy arrays."""
+    """Tensors of other libraries; outputs for those on the CPU are NumPy arrays."""
 
     name = "DLPack"
     look = ""
@@ -100,5 +100,17 @@ class ViewKind(NumpyKind):
     def dtype(self, x: Any, name: str) -> int:
         return int(x.dtype)
 
+    def empty(self, like: Any, shape: Shape, dtype: int) -> Any:
+        if like.device[0] == d.CUDA:
+            raise ValueError(
+                "the tensors of this call lie on a GPU and are not torch's, so that no output can "
+                "be made like them; pass out= and leave return_lse off, or pass "
+                "torch.from_dlpack(x), which shares their memory"
+            )
+        return super().empty(like, shape, dtype)
+
     def empty_like(self, q: Any, shape: Shape) -> Any:
         return self.empty(q, shape, q.dtype)
+
+    def stream(self, q: Any) -> int | None:
+        return _CUDA_DEFAULT if q.device[0] == d.CUDA else None

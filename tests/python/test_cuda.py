@@ -100,19 +100,118 @@ except NotImplementedError as error:
 """)
 
 
-def test_other_libraries_are_sent_to_torch():
-    assert "lies on a GPU; of tensors there torch's are taken" in run("""
-class Other:
-    def __dlpack__(self, **_):
-        return self.capsule
-
-x = Other()
-x.capsule = torch.utils.dlpack.to_dlpack(q)
-address = ctypes.pythonapi.PyCapsule_GetPointer
-address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-ctypes.c_int32.from_address(address(x.capsule, b"dltensor") + 8).value = d.CUDA
+def test_a_repeated_call_goes_into_the_stream_of_its_time():
+    assert "right" in run("""
+from tessera import _repeat
+sink = torch.randn(4, generator=generator)
+wanted, wanted_sink = tessera.attention(q, k, v), tessera.attention(q, k, v, sink=sink)
+found, hits = _repeat.find, []
+_repeat.find = lambda *call: hits.append(found(*call)) or hits[-1]
+current = types.SimpleNamespace(cuda_stream=0)
+torch.cuda.current_stream = lambda device: current
+for current.cuda_stream in (0x1000, 0x2000, 0x3000):
+    out = there(torch.full_like(q, float("nan")))
+    tessera.attention(there(q), there(k), there(v), out=out)
+    assert (here(out).float() - wanted.float()).abs().max() < 0.02
+    assert driver.fake_last_stream() == current.cuda_stream
+    tessera.attention(there(q), there(k), there(v), sink=there(sink), out=out)
+    assert (here(out).float() - wanted_sink.float()).abs().max() < 0.02
+    assert driver.fake_last_stream() == current.cuda_stream
+assert [hit is not None for hit in hits] == [False, False, True, True, True, True], hits
+OnGpu.device = torch.device("cuda", 1)  # on another GPU it is another call
 try:
-    tessera.attention(x, x, x)
-except NotImplementedError as error:
-    print(error)
+    tessera.attention(there(q), there(k), there(v), out=there(q))
+except (ValueError, NotImplementedError, RuntimeError):
+    pass
+assert hits[-1] is None
+print("right")
 """)
+
+
+OTHER = """
+address_of = ctypes.pythonapi.PyCapsule_GetPointer
+address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Other:
+    '''An array of another library on the GPU: DLPack is all that it has.'''
+
+    def __init__(self, x):
+        self.x, self.streams = there(x), []
+
+    def __dlpack_device__(self):
+        return d.CUDA, 0
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.streams.append(stream)
+        capsule = torch.utils.dlpack.to_dlpack(here(self.x))
+        ctypes.c_int32.from_address(address_of(capsule, b"dltensor") + 8).value = d.CUDA
+        return capsule
+
+
+class Old(Other):
+    '''The same from before DLPack 1.0.'''
+
+    def __dlpack__(self, stream=None):
+        return super().__dlpack__(stream=stream)
+
+
+def agrees(got, **options):
+    wanted = tessera.attention(q, k, v, **options)
+    return (here(got.x).float() - wanted.float()).abs().max() < 0.02
+"""
+
+
+def test_other_libraries_are_computed_on_the_default_stream():
+    assert "right" in run(
+        OTHER
+        + """
+lengths = torch.tensor([30, 50])
+for library in (Other, Old):
+    tensors = [library(x) for x in (q, k, v)]
+    out = library(torch.full_like(q, float("nan")))
+    driver.fake_last_stream()
+    got = tessera.attention(*tensors, causal=True, align="bottom_right", out=out)
+    assert got is out
+    assert agrees(out, causal=True, align="bottom_right")
+    assert all(x.streams == [1] for x in (*tensors, out)), [x.streams for x in tensors]
+    assert driver.fake_last_stream() is None  # CUDA's name of the default stream is 0
+    tessera.attention(*tensors, kv_lengths=library(lengths), out=out)
+    assert agrees(out, kv_lengths=lengths)
+print("right")
+"""
+    )
+
+
+def test_other_libraries_need_an_output():
+    text = run(
+        OTHER
+        + """
+x = [Other(t) for t in (q, k, v)]
+out = np.zeros(q.shape, np.float32)
+for options in ({}, {"out": Other(q), "return_lse": True}, {"out": out}, {"out": here(q)}):
+    try:
+        tessera.attention(*x, **options)
+    except ValueError as error:
+        print(error)
+"""
+    )
+    lines = text.splitlines()
+    assert len(lines) == 4
+    for line in lines[:2]:
+        assert "lie on a GPU and are not torch's" in line
+        assert "pass out= and leave return_lse off" in line
+    assert "out has device_type 1" in lines[2]
+    assert "q is of DLPack but out of torch" in lines[3]
+
+
+def test_arrays_of_the_host_do_not_meet_those_of_a_gpu():
+    assert "k has device_type 1 and device_id 0 but q has 2 and 0" in run(
+        OTHER
+        + """
+try:
+    tessera.attention(Other(q.float()), k.float().numpy(), v.float().numpy(), out=Other(q.float()))
+except ValueError as error:
+    print(error)
+"""
+    )
