@@ -35,6 +35,7 @@ std::vector<plan::KernelKey> all_kernels() {
   };
   for (const core::DType dtype : {core::DType::kFloat16, core::DType::kBfloat16}) {
     add(dtype, Weighing::kBand, {64, 128, 256});
+    add(dtype, Weighing::kPairs, {64, 128});
     add(dtype, Weighing::kRounded, {64, 128, 256, 512});
     add(dtype, Weighing::kExact, {64, 128, 256, 512});
   }
