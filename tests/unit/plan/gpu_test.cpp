@@ -85,8 +85,8 @@ TEST(GpuPlanner, takes_the_kernel_of_pairs_where_copies_can_read_them) {
   using enum device::Weighing;
   const auto weighing = [](const Problem& p) { return make_gpu_plan(p, kAda).kernel.weighing; };
   alignas(16) std::uint8_t data[32] = {};
-  const core::Tensor pairs{data, {1, 1, 1000, 3008}, {0, 0, 3008, 1}, DType::kBool};
   Problem p = problem();
+  const core::Tensor pairs{data, {1, 1, p.queries, p.keys}, {0, 0, 3008, 1}, DType::kBool};
   p.mask = pairs;
   EXPECT_EQ(weighing(p), kPairs);
   p.mask.stride[2] = 3000;
@@ -94,6 +94,9 @@ TEST(GpuPlanner, takes_the_kernel_of_pairs_where_copies_can_read_them) {
   p.mask = pairs;
   p.mask.data = data + 1;
   EXPECT_EQ(weighing(p), kRounded);
+  p.mask = pairs;
+  p.mask.shape[3] = 1, p.mask.stride[3] = 0;
+  EXPECT_EQ(weighing(p), kRounded) << "one element for all keys";
   p = problem();
   p.bias = pairs;
   p.bias.dtype = DType::kBfloat16;
