@@ -17,7 +17,7 @@ for target in "$@"; do
   cmake --build --preset fuzz -j "${JOBS:-$(nproc)}" --target "${target}_fuzz" > /dev/null
   mkdir -p "$found"
   echo "fuzz: $target for $seconds s"
-  "$program" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -verbosity=0 \
+  "$program" -max_total_time="$seconds" -timeout=25 -rss_limit_mb=4096 -verbosity=0 \
     -artifact_prefix="build/fuzz/$target-" "$found" "$corpus"
   rm -rf "$merged" && cp -r "$corpus" "$merged"
   "$program" -merge=1 -verbosity=0 "$merged" "$found"

@@ -58,9 +58,8 @@ struct PolicyRow {
 
 inline constexpr PolicyRow kPolicies[] = {
     //                        dim tile_q tile_k stages    shared memory
-    {80, Direction::kForward, 64, 64, 64, 2},  // 40 KiB
-    // With 64 keys a step ptxas spills 20 bytes for sm_80.
-    {80, Direction::kForward, 128, 64, 32, 2},                         // 48 KiB
+    {80, Direction::kForward, 64, 64, 64, 2},                          // 40 KiB
+    {80, Direction::kForward, 128, 64, 64, 2},                         // 80 KiB
     {80, Direction::kForward, 256, 64, 32, 2, Weighing::kRounded, 2},  // 96 KiB: all GPUs have 99
     // Two blocks of rows a warp halve what it reads of keys and values; measured on an H200 with
     // 32, 48, 64, 80, 96 and 128 keys a step.
@@ -111,11 +110,13 @@ template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct
                        kKeyBytes = kTileK * kDim * int(sizeof(T));
   // Whether tiles may begin at any key, and so do at the first one that is seen.
   static constexpr bool kAnyFirst = weighing == Weighing::kBand;
-  // A tile of a bias, or of a mask; what is known of tiles to come; what warps note.
+  // A tile of a bias, or of a mask; a word of each warp for each of a window of tiles to come, one
+  // tile to a lane; and a word of each warp that it notes something in.
   static constexpr bool kPairs = weighing == Weighing::kPairs;
+  static constexpr int kWindow = 32, kWordsOfWarps = kThreads / 32 * 4;
   static constexpr int kPairBytes = kPairs ? kTileQ * kTileK * 2 : 0;
-  static constexpr int kShownBytes = kPairs ? 512 : 0;
-  static constexpr int kNoteBytes = kPairs || weighing == Weighing::kBand ? 16 : 0;
+  static constexpr int kShownBytes = kPairs ? kWindow * kWordsOfWarps : 0;
+  static constexpr int kNoteBytes = kPairs || weighing == Weighing::kBand ? kWordsOfWarps : 0;
   static constexpr int kSharedBytes =
       kQueryBytes + kStages * (2 * kKeyBytes + kPairBytes) + kShownBytes + kNoteBytes;
 };

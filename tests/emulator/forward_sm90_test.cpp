@@ -14,12 +14,6 @@ namespace {
 
 Backend sm90() { return backend("emulator/sm90"); }
 
-// So that a tensor map can describe them.
-Case aligned(Case c) {
-  c.q_layout = c.k_layout = c.v_layout = c.out_layout = Layout::kAligned;
-  return c;
-}
-
 constexpr DType kTypes[] = {DType::kFloat16, DType::kBfloat16};
 
 std::string refusal(const Inputs& in) {

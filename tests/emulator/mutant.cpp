@@ -81,6 +81,7 @@ template <class C> constexpr emulator::Launch launch_of() {
 }
 
 using Plain = device::Config<device::Bfloat16, kDim>;
+using Wide = device::Config<device::Bfloat16, 256>;  // whose finished rows reach into the values
 using Band = device::Config<device::Bfloat16, kDim, Weighing::kBand>;
 using Pairs = device::Config<device::Bfloat16, kDim, Weighing::kPairs>;
 using Exact = device::Config<device::Bfloat16, kDim, Weighing::kExact>;
@@ -91,6 +92,7 @@ const Scenario kScenarios[] = {
     {"plain", kBfloat16, kBfloat16, 0, false, "", 5e-3, device::forward<Plain>, launch_of<Plain>()},
     {"dropout", kBfloat16, kBfloat16, 0.4f, false, "", 5e-3, device::forward<Plain>,
      launch_of<Plain>()},
+    {"wide", kBfloat16, kBfloat16, 0, false, "", 5e-3, device::forward<Wide>, launch_of<Wide>()},
     {"band", kBfloat16, kBfloat16, 0, false, "", 5e-3, device::forward_band<Band>,
      launch_of<Band>()},
     {"mask", kBfloat16, kBfloat16, 0, false, "mask", 5e-3, device::forward_band<Pairs>,

@@ -18,9 +18,8 @@ Backend sm80() { return backend("emulator/sm80"); }
 Case call(std::int64_t dim) {
   Case c{.batch = 2, .queries = 150, .keys = 208, .heads = 2, .kv_heads = 1, .dim = dim};
   c.value_dim = dim;
-  c.q_layout = c.k_layout = c.v_layout = c.out_layout = Layout::kAligned;
   c.dtype = DType::kBfloat16;
-  return c;
+  return aligned(c);
 }
 
 std::string plan(const Inputs& in) {
@@ -43,10 +42,7 @@ void expect_right(const Case& c, const std::string& kernel = "_pairs\"") {
 TEST(EmulatedPairs, any_case_of_aligned_rows_agrees_with_the_definition) {
   Dice dice(test_seed() + 7);
   for (int n = 0; n < 200 && !testing::Test::HasFailure(); ++n) {
-    Case c = random_call(dice, {.work = 120'000});
-    c.q_layout = c.k_layout = c.v_layout = c.out_layout = Layout::kAligned;
-    c.dim = (c.dim + 7) / 8 * 8;
-    c.value_dim = (c.value_dim + 7) / 8 * 8;
+    Case c = aligned(random_call(dice, {.work = 120'000}));
     if (c.dtype == DType::kFloat64 || c.dtype == DType::kFloat32) c.dtype = DType::kBfloat16;
     c.wide_out = false;
     c.dropout = 0;

@@ -2,7 +2,6 @@
 // no rule is broken, and the result is what the definition gives, in outputs that held poison.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -22,22 +21,11 @@ constexpr Limits kSmall{.work = 20'000};
 // The bounds are of norms over many numbers from N(0, 1), and these have few, and some of any size.
 constexpr double kSlack = 6;
 
-// Weights are rounded to 16 bits once for all elements of a row; fewer rows than these make no
-// average of their errors (docs/how/portable-forward.md).
-constexpr std::int64_t kEnoughRows = 64;
-
 Case any_case(Dice& dice) {
   Case c = random_call(dice, kSmall);
   c.dtype = dice.one_in(2) ? DType::kFloat16 : DType::kBfloat16;
-  const std::int64_t rows = std::max<std::int64_t>(1, c.batch * c.queries * c.heads);
-  c.heads *= (kEnoughRows + rows - 1) / rows;
   // Tensors that copies of 16 bytes and tensor maps take; the others are read element by element.
-  if (dice.one_in(2)) {
-    c.q_layout = c.k_layout = c.v_layout = c.out_layout = Layout::kAligned;
-    c.dim = (c.dim + 7) / 8 * 8;
-    c.value_dim = (c.value_dim + 7) / 8 * 8;
-  }
-  return c;
+  return dice.one_in(2) ? aligned(c) : c;
 }
 
 // A few elements that are not N(0, 1).

@@ -262,4 +262,9 @@ Case random_backward_case(Dice& dice, const Limits& limits) {
   return c;
 }
 
+Case aligned(Case c) {
+  c.q_layout = c.k_layout = c.v_layout = c.out_layout = Layout::kAligned;
+  return c;
+}
+
 }  // namespace tessera::test

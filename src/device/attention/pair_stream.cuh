@@ -22,10 +22,10 @@ template <class C, Weighing = C::kWeighing> struct PairStream {
 template <class C> struct PairStream<C, Weighing::kPairs> {
   using T = typename C::T;
   template <int size> using Tile = PairTile<C::kTileQ, C::kTileK * size>;
-  static constexpr int kWindow = 32;  // tiles that are looked at together, one by each lane
+  static_assert(C::kWordsOfWarps == sizeof(Vector4));
 
   const ForwardParams& p;
-  Address shown;   // [kWindow] of 16 bytes: a word of each warp, 0 if its rows see nothing there
+  Address shown;   // [kWindow][warps] words, 0 if the rows of the warp see nothing of the tile
   const u8* from;  // the thread's first chunk of the tile of step 0
   int rows, keys;  // that exist, from the first row of the block and from the first key of step 0
 
@@ -49,7 +49,7 @@ template <class C> struct PairStream<C, Weighing::kPairs> {
     if (!masked()) return key;
     for (; key < keys; key += C::kTileK) {
       const int tile = key / C::kTileK;
-      if (tile % kWindow == 0) look(tile);
+      if (tile % C::kWindow == 0) look(tile);
       const Vector4 some = isa::load(flags_of(tile));
       if (some.x | some.y | some.z | some.w) break;
     }
@@ -134,7 +134,7 @@ template <class C> struct PairStream<C, Weighing::kPairs> {
   }
 
   TS_DEVICE Address flags_of(int tile) const {
-    return Address(u32(shown) + u32(tile % kWindow * 16));
+    return Address(u32(shown) + u32(tile % C::kWindow * C::kWordsOfWarps));
   }
   // What the rows of the warp see of the window of tiles from `tile` on. The first barrier is for
   // warps that still read what was said of the one before.
@@ -142,10 +142,13 @@ template <class C> struct PairStream<C, Weighing::kPairs> {
     const int key = (tile + isa::lane()) * C::kTileK, first = isa::warp() * C::kWarpRows;
     u32 some = key + C::kTileK > keys;  // a tile of which a part exists counts as seen
     const u8* row = from - 16 * chunk<1>() + key + (first - thread_row<1>()) * distance<1>();
-    for (int r = 0; r < C::kWarpRows && isa::any(some == 0); r += 4)
-      TS_UNROLL for (int i = 0; i < 4;
-                     ++i, row += distance<1>()) if (some == 0 && first + r + i < rows) some =
-          any_of(row);
+    // A few rows between votes: a dense mask answers in the first.
+    constexpr int kAtOnce = 4;
+    for (int r = 0; r < C::kWarpRows && isa::any(some == 0); r += kAtOnce) {
+      TS_UNROLL for (int i = 0; i < kAtOnce; ++i, row += distance<1>()) {
+        if (some == 0 && first + r + i < rows) some = any_of(row);
+      }
+    }
     isa::sync_block();
     isa::store(Address(u32(flags_of(tile + isa::lane())) + u32(4 * isa::warp())), some);
     isa::sync_block();

@@ -66,6 +66,7 @@ TS_DEVICE void compute(Warp& warp, const Output<typename C::T>& out) {
   for (bool scrubbing = false;; scrubbing = true) {
     warp.attend(scrubbing);
     still_odd = odd_rows(warp.state);
+    // After the last pass too: rows leave through the tiles, which every warp must be done with.
     if (!isa::any_in_block(still_odd != 0) || scrubbing) break;
     odd = still_odd;
   }

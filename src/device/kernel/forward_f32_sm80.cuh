@@ -35,17 +35,17 @@ template <class C> struct WordWarp : WarpRows<C> {
 
   TS_DEVICE void start_keys(int step) const {
     if (step < work.steps)
-      fill_words<C::kThreads>(memory.k, keys_of<float>(head, work.span), work.key(step));
+      fill<C::kThreads>(memory.k, keys_of<float>(head, work.span), work.key(step));
     isa::copy_commit();
   }
   TS_DEVICE void start_values(int step) const {
-    fill_words<C::kThreads>(memory.v, values_of<float>(head, work.span), work.key(step));
+    fill<C::kThreads>(memory.v, values_of<float>(head, work.span), work.key(step));
     isa::copy_commit();
   }
 
   TS_DEVICE void attend(bool scrubbing) {
     state.clear();
-    fill_words<C::kThreads>(memory.q, QueryRows<float>(head), work.rows.begin);
+    fill<C::kThreads>(memory.q, QueryRows<float>(head), work.rows.begin);
     start_keys(0);
     for (int step = 0; step < work.steps; ++step) {
       isa::copy_wait<0>();
@@ -69,7 +69,7 @@ template <class C> struct WordWarp : WarpRows<C> {
     drop(s, dropout.kept<C::kTileK>(work.rows.begin + first_row(), work.key(step)));
   }
   TS_DEVICE void scrub_values() const {
-    scrub_words<C::kThreads>(memory.v);
+    scrub<float, C::kThreads>(memory.v);
     isa::sync_block();
   }
 };

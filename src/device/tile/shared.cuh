@@ -1,4 +1,4 @@
-// A tile of 16-bit elements in shared memory, and how it is filled from rows in global memory.
+// A tile of 16-bit elements in shared memory, and how a tile is filled from rows in global memory.
 #pragma once
 #include <isa/copy.cuh>
 #include <isa/memory.cuh>
@@ -24,7 +24,7 @@ template <int rows, int dim> struct SharedTile {
   TS_DEVICE static Address down(Address at, int by) { return Address(u32(at) + u32(by * dim * 2)); }
 };
 
-// Eight elements of a row that cannot be copied as 16 bytes; zeros beyond `columns`.
+// A chunk of a row that cannot be copied as 16 bytes; zeros beyond `columns`.
 template <class T> TS_DEVICE Vector4 gather(const T* row, i64 step, int first, int columns) {
   u32 pair[4];
   TS_UNROLL for (int i = 0; i < 4; ++i) {
@@ -36,12 +36,23 @@ template <class T> TS_DEVICE Vector4 gather(const T* row, i64 step, int first, i
   return {pair[0], pair[1], pair[2], pair[3]};
 }
 
+TS_DEVICE Vector4 gather(const float* row, i64 step, int first, int columns) {
+  u32 word[4];
+  TS_UNROLL for (int i = 0; i < 4; ++i) {
+    const int c = first + i;
+    word[i] = c < columns ? __builtin_bit_cast(u32, isa::load(row + c * step)) : 0;
+  }
+  return {word[0], word[1], word[2], word[3]};
+}
+
 // Starts to fill the tile with the rows from `first` on; rows that do not exist and columns beyond
 // those of the tensor become zeros. The copies belong to the next group that is committed.
 template <int threads, class Tile, class Rows>
 TS_DEVICE void fill(const Tile& tile, const Rows& source, i64 first) {
+  constexpr int elements = Tile::kDim / Tile::kChunks;  // of a chunk
   for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
-    const int r = i / Tile::kChunks, chunk = i % Tile::kChunks, left = source.columns() - 8 * chunk;
+    const int r = i / Tile::kChunks, chunk = i % Tile::kChunks, column = elements * chunk;
+    const int left = source.columns() - column;
     const bool exists = source.exists(first + r) && left > 0;
     if (!exists) {
       isa::store(tile.at(r, chunk), Vector4{0, 0, 0, 0});
@@ -49,17 +60,22 @@ TS_DEVICE void fill(const Tile& tile, const Rows& source, i64 first) {
     }
     const auto* row = source.row(first + r);
     if (source.vectors())
-      isa::copy_async(tile.at(r, chunk), row + 8 * chunk, u32(left < 8 ? 2 * left : 16));
+      isa::copy_async(tile.at(r, chunk), row + column,
+                      u32(left < elements ? left * (16 / elements) : 16));
     else
-      isa::store(tile.at(r, chunk), gather(row, source.step(), 8 * chunk, source.columns()));
+      isa::store(tile.at(r, chunk), gather(row, source.step(), column, source.columns()));
   }
 }
 
-// Two elements, those of them that are not finite replaced by 0.
+// Two elements of 16 bits or one of 32, those that are not finite replaced by 0.
 template <class T> TS_DEVICE u32 scrubbed(u32 pair) {
   if ((pair & T::kExponent) == T::kExponent) pair &= 0xffff0000;
   if ((pair >> 16 & T::kExponent) == T::kExponent) pair &= 0xffff;
   return pair;
+}
+template <> TS_DEVICE u32 scrubbed<float>(u32 word) {
+  constexpr u32 exponent = 0x7f800000;
+  return (word & exponent) == exponent ? 0 : word;
 }
 
 template <class T, int threads, class Tile> TS_DEVICE void scrub(const Tile& tile) {

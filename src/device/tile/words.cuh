@@ -1,7 +1,6 @@
 // Tiles of float32 in shared memory and their products by ordinary multiply-adds, laid out as the
 // sums of tensor cores are (multiply.cuh).
 #pragma once
-#include <isa/copy.cuh>
 #include <isa/math.cuh>
 #include <isa/memory.cuh>
 
@@ -23,46 +22,6 @@ struct Four {
   float x[4];
 };
 TS_DEVICE Four floats(Vector4 v) { return __builtin_bit_cast(Four, v); }
-
-// Four elements of a row that cannot be copied as 16 bytes; zeros beyond `columns`.
-TS_DEVICE Vector4 gather_words(const float* row, i64 step, int first, int columns) {
-  Four v;
-  TS_UNROLL for (int i = 0; i < 4; ++i) {
-    const int c = first + i;
-    v.x[i] = c < columns ? isa::load(row + c * step) : 0.f;
-  }
-  return __builtin_bit_cast(Vector4, v);
-}
-
-// fill() of shared.cuh.
-template <int threads, class Tile, class Rows>
-TS_DEVICE void fill_words(const Tile& tile, const Rows& source, i64 first) {
-  for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
-    const int r = i / Tile::kChunks, chunk = i % Tile::kChunks, left = source.columns() - 4 * chunk;
-    const bool exists = source.exists(first + r) && left > 0;
-    if (!exists) {
-      isa::store(tile.at(r, chunk), Vector4{0, 0, 0, 0});
-      continue;
-    }
-    const auto* row = source.row(first + r);
-    if (source.vectors())
-      isa::copy_async(tile.at(r, chunk), row + 4 * chunk, u32(left < 4 ? 4 * left : 16));
-    else
-      isa::store(tile.at(r, chunk), gather_words(row, source.step(), 4 * chunk, source.columns()));
-  }
-}
-
-// Elements that are not finite become 0.
-template <int threads, class Tile> TS_DEVICE void scrub_words(const Tile& tile) {
-  for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
-    const Address at = tile.at(i / Tile::kChunks, i % Tile::kChunks);
-    Four v = floats(isa::load(at));
-    TS_UNROLL for (int x = 0; x < 4; ++x) {
-      if (!(isa::abs(v.x[x]) < kInfinity)) v.x[x] = 0;
-    }
-    isa::store(at, __builtin_bit_cast(Vector4, v));
-  }
-}
 
 // Chains of multiply-adds of kChain terms are summed apart: rounding errors grow with the length of
 // a chain (docs/numerics.md).

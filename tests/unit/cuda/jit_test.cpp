@@ -34,8 +34,8 @@ bool absent() {
 
 // Processor time of one kernel. The largest takes 2.4 s of a Zen 4; before what leaves a kernel was
 // one loop, and not a line for each register, they took up to 6.4.
-// Sanitizers put their allocator under NVRTC too, with which it takes three times as long.
-constexpr double kMostSeconds = 6 * SLOWED_BY;
+// Sanitizers put their allocator under NVRTC too, with which it takes two to three times as long.
+constexpr double kMostSeconds = 5 * SLOWED_BY;
 
 void expect_compiles(const plan::KernelKey& key, int arch) {
   const std::clock_t begin = std::clock();
@@ -64,6 +64,8 @@ TEST(JitSlow, compiles_every_kernel) {
   for (const int arch : {80, 90})
     for (const core::DType dtype : kTypes)
       for (const int dim : {64, 128, 256}) {
+        if (dim <= 128)
+          expect_compiles({device::Direction::kForward, 80, dtype, dim, kPairs}, arch);
         expect_compiles({device::Direction::kForward, 80, dtype, dim, kBand}, arch);
         expect_compiles({device::Direction::kForward, 80, dtype, dim, kRounded}, arch);
         expect_compiles({device::Direction::kForward, 80, dtype, dim, kExact}, arch);

@@ -58,7 +58,6 @@ TEST(GpuPlanner, takes_the_kernel_of_a_band_only_where_it_does_all_of_a_call) {
   const auto weighing = [](const Problem& p) { return make_gpu_plan(p, kAda).kernel.weighing; };
   EXPECT_EQ(weighing(problem()), kBand);
   Problem p = problem();
-  p = problem();
   p.softcap = 30;
   EXPECT_EQ(weighing(p), kRounded);
   p = problem();
