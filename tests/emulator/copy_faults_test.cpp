@@ -5,6 +5,9 @@
 #include <isa/tensor_copy.cuh>
 #include <isa/wgmma.cuh>
 
+#include <array>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "emulated/kernels.hpp"
@@ -27,21 +30,25 @@ using device::Vector4;
 constexpr emulator::Launch kTwoWarps{.threads = 64, .shared_bytes = 8192};
 constexpr emulator::Launch kWarpgroup{.threads = 128, .shared_bytes = 8192};
 
-// 64 rows of 64 elements; tiles of 16 rows, 2048 bytes.
+using WithMap = std::function<void(bool planted, const TensorMap&)>;
+
+// 64 rows of 64 elements, or of fewer that count; tiles of 16 rows, 2048 bytes.
 struct Tiles {
   static constexpr u32 kBytes = 2048;
   static constexpr u32 kFull = 8064, kEmpty = 8072;  // where mbarriers lie
   std::vector<u16> data = std::vector<u16>(64 * 64, 0x3f80);
-  TensorMap map = emulator::encode({.base = data.data(),
-                                    .rank = 2,
-                                    .extent = {64, 64},
-                                    .stride = {2, 128},
-                                    .box = {64, 16},
-                                    .swizzle = Swizzle::k128B});
+  TensorMap map = mapped({64, 64}, Swizzle::k128B);
 
-  void expect(const emulator::Launch& launch,
-              const std::function<void(bool, const TensorMap&)>& kernel,
-              const std::string& report) {
+  TensorMap mapped(std::array<u64, 2> extent, Swizzle swizzle = Swizzle::kNone) {
+    return emulator::encode({.base = data.data(),
+                             .rank = 2,
+                             .extent = {extent[0], extent[1]},
+                             .stride = {2, 128},
+                             .box = {64, 16},
+                             .swizzle = swizzle});
+  }
+
+  void expect(const emulator::Launch& launch, const WithMap& kernel, const std::string& report) {
     Probe{.launch = launch,
           .memory =
               [this] {
@@ -368,29 +375,19 @@ TEST(CopyFaults, a_tensor_store_that_begins_before_its_tensor) {
 }
 
 TEST(CopyFaults, a_tensor_store_that_is_cut_off_within_16_bytes) {
-  std::vector<u16> data(64 * 16);
-  Probe{.launch = kTwoWarps,
-        .memory =
-            [&] {
-              emulator::GlobalMemory m;
-              m.output("tensor", data.data(), 2 * data.size(), true);
-              return m;
-            },
-        .kernel =
-            [&](bool planted) {
-              const TensorMap map = emulator::encode({.base = data.data(),
-                                                      .rank = 2,
-                                                      .extent = {u64(planted ? 63 : 56), 16},
-                                                      .stride = {2, 128},
-                                                      .box = {64, 16}});
-              write_tile();
-              isa::fence_async();
-              isa::sync_block();
-              if (isa::thread() != 0) return;
-              store_tile(map, 0);
-              isa::store_wait<0>();
-            }}
-      .expect("store.*is cut off at rows of 126 bytes, no multiple of 16");
+  Tiles tiles;
+  tiles.expect(
+      kTwoWarps,
+      [&](bool planted, const TensorMap&) {
+        const TensorMap map = tiles.mapped({planted ? 63u : 56u, 16});
+        write_tile();
+        isa::fence_async();
+        isa::sync_block();
+        if (isa::thread() != 0) return;
+        store_tile(map, 0);
+        isa::store_wait<0>();
+      },
+      "store.*is cut off at rows of 126 bytes, no multiple of 16");
 }
 
 TEST(CopyFaults, a_tensor_store_without_a_barrier) {
@@ -440,31 +437,20 @@ TEST(CopyFaults, a_tensor_store_that_was_not_committed) {
 }
 
 TEST(CopyFaults, a_result_that_is_read_before_it_is_written) {
-  std::vector<u16> data(64 * 64, 1);
-  Probe{.launch = kTwoWarps,
-        .memory =
-            [&] {
-              emulator::GlobalMemory m;
-              m.output("tensor", data.data(), 2 * data.size(), true);
-              return m;
-            },
-        .kernel =
-            [&](bool planted) {
-              const TensorMap map = emulator::encode({.base = data.data(),
-                                                      .rank = 2,
-                                                      .extent = {64, 64},
-                                                      .stride = {2, 128},
-                                                      .box = {64, 16}});
-              write_tile();
-              isa::fence_async();
-              isa::sync_block();
-              if (isa::thread() != 0) return;
-              store_tile(map, 0);
-              if (planted) isa::store_wait_read<0>();
-              if (!planted) isa::store_wait<0>();
-              isa::load(data.data());
-            }}
-      .expect("ld.global.*while the tensor store of thread 0 .*may still write it");
+  Tiles tiles;
+  tiles.expect(
+      kTwoWarps,
+      [&](bool planted, const TensorMap& map) {
+        write_tile();
+        isa::fence_async();
+        isa::sync_block();
+        if (isa::thread() != 0) return;
+        store_tile(map, 0);
+        if (planted) isa::store_wait_read<0>();
+        if (!planted) isa::store_wait<0>();
+        isa::load(tiles.data.data());
+      },
+      "ld.global.*while the tensor store of thread 0 .*may still write it");
 }
 
 TEST(CopyFaults, a_swizzle_that_is_not_that_of_the_copy) {
