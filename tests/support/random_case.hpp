@@ -21,8 +21,8 @@ Case random_case(Dice& dice, const Limits& limits = {});
 // q, k or out by batch.
 Case random_call(Dice& dice, const Limits& limits = {});
 
-// The same call with rows that 16-byte copies can read and tensor maps describe, as the fast kernels
-// of a GPU want them.
+// The same call with rows that 16-byte copies can read and tensor maps describe, as the fast
+// kernels of a GPU want them.
 Case aligned(Case c);
 
 // Enough work for five threads: the planner gives each at least 4 MFLOP.
