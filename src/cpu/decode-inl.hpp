@@ -224,21 +224,6 @@ template <class F> HWY_INLINE void for_columns(std::int64_t columns, F&& f) {
   if (c < columns) f(std::integral_constant<int, 1>(), c);
 }
 
-// O = alpha O + P V for all rows and kVectors vectors of columns.
-template <int kVectors, class T>
-HWY_INLINE void accumulate_columns(std::int64_t rows, const OutputRows& to, const float* p,
-                                   const Run<T>& v, std::int64_t keys) {
-  constexpr bool kHalves = OutputTile<T>::kHalves && kVectors == kVectorsAtOnce;
-  constexpr int kFirst = kHalves ? kVectors / 2 : kVectors, kRest = kVectors - kFirst;
-  for_rows<OutputTile<T>::kRows>(0, rows, [&](auto tile, std::int64_t r) {
-    const float* const weights = p + r * kDecodeBlock;
-    accumulate_values<tile.value, kFirst, kRest>(to.from(r, 0), weights, v, keys);
-    if constexpr (kRest > 0)
-      accumulate_values<tile.value, kRest>(to.from(r, kFirst * N), weights, v.column(kFirst * N),
-                                           keys);
-  });
-}
-
 // One task: some rows of a group and one split of its keys.
 template <class T, int kSteps> struct Split {
   const Problem& p;
@@ -296,10 +281,14 @@ template <class T, int kSteps> struct Split {
       const Range keys = Range{j, j + kRunKeys} & all;
       if (keys.empty()) continue;
       const Run<T> values = v.from(keys.begin);
-      const OutputRows to{states.o(first_row, index), states.row_stride(), weights.alpha};
       for_columns(states.value_floats, [&](auto vectors, std::int64_t c) {
-        accumulate_columns<vectors.value>(rows.size(), to.from(0, c), weights.p + keys.begin,
-                                          values.column(c), keys.size());
+        for_rows<kOutputRows<T>>(0, rows.size(), [&](auto tile, std::int64_t r) {
+          accumulate_values<tile.value, vectors.value>(
+              OutputRows{states.o(first_row + r, index) + c, states.row_stride(),
+                         weights.alpha + r},
+              weights.p + r * kDecodeBlock + keys.begin, Run<T>{values.row + c, values.stride},
+              keys.size());
+        });
       });
       weights.keep_outputs();
       if (ahead) k.from(j).prefetch({0, kRunKeys}, p.dim * std::int64_t(sizeof(T)));
@@ -353,8 +342,11 @@ HWY_NOINLINE inline void absorb_stretch(Split<T, kSteps>& split, const States& s
                               stride, weights.alpha + r);
     }
     for (std::int64_t j = 0; j < kDecodeBlock; j += kRunKeys) {
-      accumulate_columns<kSteps>(rows, OutputRows{o, stride, weights.alpha}, weights.p + j,
-                                 Run<T>{v + j * kColumns, kColumns}, kRunKeys);
+      for_rows<kOutputRows<T>>(0, rows, [&](auto tile, std::int64_t r) {
+        accumulate_values<tile.value, kSteps>(OutputRows{o + r * stride, stride, weights.alpha + r},
+                                              weights.p + r * kDecodeBlock + j,
+                                              Run<T>{v + j * kColumns, kColumns}, kRunKeys);
+      });
       weights.keep_outputs();
     }
     k += kDecodeBlock * kColumns, v += kDecodeBlock * kColumns;

@@ -33,7 +33,6 @@ template <class T> struct Run {
   std::int64_t stride;
 
   HWY_INLINE Run from(std::int64_t key) const { return {row + key * stride, stride}; }
-  HWY_INLINE Run column(std::int64_t c) const { return {row + c, stride}; }
 
   // Asks for some rows, of so many bytes. Into the L2 cache, which has more miss buffers.
   HWY_INLINE void prefetch(core::Range keys, std::int64_t bytes) const {
@@ -133,14 +132,11 @@ HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::in
   for (int r = 0; r < kRows; ++r) store_sums(sum[r], s + r * kDecodeBlock);
 }
 
-// A tile of O has all the columns of two rows, so that V is read as it lies. Of float16 it has half
-// of the columns of four rows, so that a vector is converted once and not twice; the lines of the
-// other half are touched on the way, and V is still asked for as it lies (Zen 4, one core: 17.5 ->
-// 19.2 GB/s; the other types, which have no conversions to save, lose).
-template <class T> struct OutputTile {
-  static constexpr bool kHalves = N == 16 && std::is_same_v<T, core::Float16>;
-  static constexpr int kRows = kHalves ? 4 : 2;
-};
+// Rows of a tile of O, which has all the columns of two rows, so that V is read as it lies. Of
+// float16 it has half of the columns of four rows, so that a vector is converted once and not twice;
+// the lines of the other half are touched on the way, and V is still asked for as it lies (Zen 4,
+// one core: 17.5 -> 19.2 GB/s; the other types, which have no conversions to save, lose).
+template <class T> constexpr int kOutputRows = N == 16 && std::is_same_v<T, core::Float16> ? 4 : 2;
 
 // Reads a byte of each line, and so asks for the lines in this order whatever comes after.
 template <class T> HWY_INLINE void touch(const T* from, std::int64_t elements) {
@@ -153,19 +149,15 @@ struct OutputRows {
   float* o;
   std::int64_t stride;
   const float* alpha;
-
-  HWY_INLINE OutputRows from(std::int64_t row, std::int64_t column) const {
-    return {o + row * stride + column, stride, alpha + row};
-  }
 };
 
 // O = alpha O + P V for kRows rows, `keys` keys and kVectors vectors of columns: p
 // [kRows][kDecodeBlock], v from the first of them and the first column on; kTouched vectors behind
 // them are touched. Addresses that are more than one addition from key to key cost 10 % of the
 // memory's speed: what is in flight is what the window of the processor holds.
-template <int kRows, int kVectors, int kTouched = 0, class T>
-HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
-                                  std::int64_t keys) {
+template <int kRows, int kVectors, int kTouched, class T>
+HWY_INLINE void accumulate_part(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
+                                std::int64_t keys) {
   V sum[kRows][kVectors];
   for (auto& row : sum)
     for (V& x : row) x = hn::Zero(d);
@@ -182,6 +174,20 @@ HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRIC
       float* const o = to.o + r * to.stride + c * N;
       hn::Store(hn::MulAdd(hn::Set(d, to.alpha[r]), hn::Load(d, o), sum[r][c]), d, o);
     }
+}
+
+// The same in two halves where a tile does not have all of the columns.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
+                                  std::int64_t keys) {
+  if constexpr (kOutputRows<T> == 4 && kVectors == kVectorsAtOnce) {
+    constexpr int kHalf = kVectors / 2;
+    accumulate_part<kRows, kHalf, kHalf>(to, p, v, keys);
+    const OutputRows rest{to.o + kHalf * N, to.stride, to.alpha};
+    accumulate_part<kRows, kHalf, 0>(rest, p, Run<T>{v.row + kHalf * N, v.stride}, keys);
+  } else {
+    accumulate_part<kRows, kVectors, 0>(to, p, v, keys);
+  }
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE
