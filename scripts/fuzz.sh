@@ -20,7 +20,7 @@ for target in "$@"; do
   "$program" -max_total_time="$seconds" -timeout=25 -rss_limit_mb=4096 -verbosity=0 \
     -artifact_prefix="build/fuzz/$target-" "$found" "$corpus"
   rm -rf "$merged" && cp -r "$corpus" "$merged"
-  "$program" -merge=1 -verbosity=0 "$merged" "$found"
+  "$program" -set_cover_merge=1 -use_counters=0 -verbosity=0 "$merged" "$found"
   number=$(find "$corpus" -name 'seed*' | wc -l)
   for input in "$merged"/*; do
     [ -e "$corpus/$(basename "$input")" ] && continue
