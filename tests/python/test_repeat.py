@@ -7,10 +7,12 @@ a process that keeps nothing; the old call comes again at the end.
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 import tessera
 from tessera import _descriptors as d
@@ -23,8 +25,8 @@ def anew(monkeypatch):
 
     def call(function, *tensors, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(_repeat, "find", lambda *_: None)
-            patch.setattr(_repeat, "keep", lambda *_: None)
+            patch.setattr(_repeat.Kept, "find", lambda *_: None)
+            patch.setattr(_repeat.Kept, "keep", lambda *_: None)
             return outcome(function, *tensors, **options)
 
     return call
@@ -43,15 +45,15 @@ def outcome(function, *tensors, **options):
     """What a call gives, or the error that it raises."""
     try:
         return numbers(function(*tensors, **options))
-    except (ValueError, TypeError, NotImplementedError) as error:
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
         return type(error), str(error)
 
 
 def is_kept(monkeypatch, function, *tensors):
     """Whether the next call of this kind is answered by one that was kept."""
-    found, hits = _repeat.find, []
+    found, hits = _repeat.Kept.find, []
     with monkeypatch.context() as patch:
-        patch.setattr(_repeat, "find", lambda *call: hits.append(found(*call)) or hits[-1])
+        patch.setattr(_repeat.Kept, "find", lambda *call: hits.append(found(*call)) or hits[-1])
         function(*tensors)
     return hits[-1] is not None
 
@@ -146,6 +148,7 @@ def read_only(x):
 MUTATIONS = {
     "shape": lambda x: x[..., :1],
     "rank": lambda x: x[0],
+    "no dimensions": lambda x: x.reshape(-1)[:1].reshape(()),
     "strides": strided,
     "dtype": lambda x: x.astype("float16") if isinstance(x, np.ndarray) else x.half(),
     "float64": lambda x: x.astype("float64") if isinstance(x, np.ndarray) else x.double(),
@@ -159,7 +162,11 @@ MUTATIONS = {
     "masked": lambda x: np.ma.masked_array(x),
     "requires_grad": lambda x: x.clone().requires_grad_(),
     "negative bit": torch._neg_view,
+    "negated view": lambda x: torch.complex(x.float(), x.float()).conj().imag,
+    "conjugate": lambda x: x.to(torch.complex64).conj(),
     "device": lambda x: x.to("meta"),
+    "fake": lambda x: FakeTensorMode().from_tensor(x),
+    "sparse": lambda x: x.to_sparse(),
 }
 ONLY = {
     "byte order": "numpy",
@@ -167,11 +174,19 @@ ONLY = {
     "masked": "numpy",
     "requires_grad": "torch",
     "negative bit": "torch",
+    "negated view": "torch",
+    "conjugate": "torch",
     "device": "torch",
+    "fake": "torch",
+    "sparse": "torch",
 }
 PLACES = ["q", "k", "v", "out", "bias", "sink", "kv_lengths"]
 
 
+FAKE = "ignore:Accessing the data pointer of FakeTensor"  # said once in a process
+
+
+@pytest.mark.filterwarnings(FAKE)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("property_", MUTATIONS)
 @pytest.mark.parametrize("place", PLACES)
@@ -208,6 +223,7 @@ def test_two_tensors_with_gaps_are_two_calls(kind, place, draw, anew):
         assert found == anew(tessera.attention, **changed)
 
 
+@pytest.mark.filterwarnings(FAKE)
 @pytest.mark.parametrize("place", ["d_out", "q", "k", "v", "out", "lse", "d_lse", "into"])
 @pytest.mark.parametrize("property_", MUTATIONS)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
@@ -312,6 +328,112 @@ def test_scalars_of_gradients_that_differ_are_other_calls(draw, anew):
     np.testing.assert_allclose(into.dq, 4 * before, rtol=1e-5)
 
 
+# ---- Other memory, the same call -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_tensor_in_the_place_of_one_that_was_freed(kind, draw, anew, monkeypatch):
+    _, k, v, _ = arrays(kind, draw)
+    places = set()
+    for _ in range(20):
+        q = arrays(kind, draw)[0]
+        places.add(id(q))
+        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
+        del q
+    assert len(places) < 20, "no id came twice, so that nothing was tested"
+    assert is_kept(monkeypatch, tessera.attention, arrays(kind, draw)[0], k, v)
+
+
+def test_a_tensor_whose_memory_was_swapped(draw, anew, monkeypatch):
+    q, k, v, _ = arrays("torch", draw)
+    for _ in range(3):
+        tessera.attention(q, k, v)
+        assert is_kept(monkeypatch, tessera.attention, q, k, v)
+        q.set_(arrays("torch", draw)[0])
+        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
+    for other in (strided(q), q[:, :3], q.double()):
+        q.data = other
+        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("place", ["q", "k", "v", "out"])
+def test_views_into_one_memory(kind, place, draw, anew, monkeypatch):
+    q, k, v, _ = arrays(kind, draw)
+    tensors = {"q": q, "k": k, "v": v, "out": tessera.attention(q, k, v)}
+    memory = draw(5, *tensors[place].shape)
+    memory = torch.from_numpy(memory) if kind == "torch" else memory
+    for i in range(5):
+        changed = {**tensors, place: memory[i]}
+        assert outcome(tessera.attention, **changed) == anew(tessera.attention, **changed)
+    assert is_kept(monkeypatch, lambda: tessera.attention(**changed))
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_numbers_of_kept_calls_are_read_anew(kind, draw, anew):
+    q, k, v, _ = arrays(kind, draw)
+    for _ in range(3):
+        q += 1
+        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
+
+
+def test_empty_arrays_with_strides_that_do_not_count(draw, anew):
+    q, k, v = draw(0, 6, 4, 8), draw(0, 6, 2, 8), draw(0, 6, 2, 8)
+    odd = np.lib.stride_tricks.as_strided(q, q.shape, (3, 5, 7, 9))
+    for x in (q, odd, q, odd):
+        assert outcome(tessera.attention, x, k, v) == anew(tessera.attention, odd, k, v)
+
+
+# ---- Descriptors are lent ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("name", ["attention", "attention_backward"])
+def test_a_call_within_a_call_like_it(kind, name, draw, anew, monkeypatch):
+    """As of another thread that comes between the packing and the reading of a descriptor."""
+
+    def tensors():
+        q, k, v, _ = arrays(kind, draw)
+        answer = tessera.attention(q, k, v, return_lse=True)
+        return (q, k, v) if name == "attention" else (answer[0], q, k, v, *answer)
+
+    function, native, within = getattr(tessera, name), getattr(tessera._native, name), []
+    outer, inner = tensors(), tensors()
+    function(*outer)
+    assert is_kept(monkeypatch, function, *outer)
+
+    def interrupted(*call):
+        if not within:
+            within.append(None)
+            within[0] = outcome(function, *inner)
+        return native(*call)
+
+    monkeypatch.setattr(tessera._native, name, interrupted)
+    assert outcome(function, *outer) == anew(function, *outer)
+    assert within == [anew(function, *inner)]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_threads_that_make_the_same_call(kind, draw, anew):
+    calls = [arrays(kind, draw)[:3] for _ in range(6)]
+    expected = [anew(tessera.attention, *call) for call in calls]
+
+    def again(i):
+        return all(
+            outcome(tessera.attention, *calls[i], threads=1) == expected[i] for _ in range(200)
+        )
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        assert all(pool.map(again, range(len(calls))))
+
+
+def test_a_refusal_by_the_library_does_not_stay(draw, anew):
+    q, k, v, _ = arrays("numpy", draw)
+    for out in (q, np.empty_like(q)) * 2:
+        call = {"q": q, "k": k, "v": v, "out": out}
+        assert outcome(tessera.attention, **call) == anew(tessera.attention, **call)
+
+
 # ---- What else a call depends on -----------------------------------------------------------------
 
 
@@ -366,7 +488,7 @@ def test_the_places_of_words_are_those_of_the_descriptors(draw):
     def at(name):
         return int.from_bytes(packed[d.BLOCK_PLACES[name] :][:8], "little")
 
-    assert at("forward") == back[2]
+    assert int.from_bytes(packed[d.FORWARD_PLACE :][:8], "little") == back[2]
     both = back[3] + back[4]
     for i, name in enumerate(("d_out", "d_lse", *d.GRADIENTS)):
         assert at(name) == d.TENSOR.unpack(both[i * d.TENSOR.size :][: d.TENSOR.size])[0]
