@@ -133,7 +133,7 @@ def attention(
             align if is_offsets(align) else None, mask, bias, alibi, sink, kv_lengths, kv_starts,
             cache_batch_idx, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table,
         )
-        tensors, types = tensors + options, types + tuple(map(type, options))
+        tensors, types = tensors + options, (*types, *map(type, options))
     # fmt: on
     diagonal = None if options and options[0] is not None else align
     # 1, 1.0 and True are equal, but not equally welcome as align or as a side of a window.

@@ -181,7 +181,7 @@ def attention_backward(
     extras, scalars = _parts(options) if options else ((), ())
     given = _NOT_GIVEN if into is None else Gradients(*into)
     tensors = (d_out, d_lse, *given, q, k, v, out, lse, *extras)
-    types = tuple(map(type, tensors))
+    types = (*map(type, tensors),)
     scalars += ("wanted", *wanted, accumulate) if into is None else (accumulate,)
     repeat = _calls.find(types, tensors, scalars)
     if repeat is None:
