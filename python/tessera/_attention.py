@@ -122,17 +122,22 @@ def attention(
     """
     tensors: tuple[Any, ...] = (q, k, v, out, None)
     types: tuple[type, ...] = (type(q), type(k), type(v), type(out), _ABSENT)
-    options: tuple[Any, ...] = ()
+    options: tuple[Any, ...] = ()  # in the order of d.OPTIONAL; the rare ones only where there is one
     # fmt: off
     if not (
         mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q
         is cu_seqlens_k is seqused_q is seqused_k is block_table is None
         and type(align) in _WORDS
     ):
-        options = (
-            align if is_offsets(align) else None, mask, bias, alibi, sink, kv_lengths, kv_starts,
-            cache_batch_idx, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table,
-        )
+        options = (align if is_offsets(align) else None, mask, bias, alibi, sink, kv_lengths)
+        if not (
+            kv_starts is cache_batch_idx is cu_seqlens_q is cu_seqlens_k is seqused_q is seqused_k
+            is block_table is None
+        ):
+            options += (
+                kv_starts, cache_batch_idx, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
+                block_table,
+            )
         tensors, types = tensors + options, (*types, *map(type, options))
     # fmt: on
     diagonal = None if options and options[0] is not None else align
