@@ -122,7 +122,7 @@ def attention(
     """
     tensors: tuple[Any, ...] = (q, k, v, out, None)
     types: tuple[type, ...] = (type(q), type(k), type(v), type(out), _ABSENT)
-    options: tuple[Any, ...] = ()  # in the order of d.OPTIONAL; the rare ones only where there is one
+    options: tuple[Any, ...] = ()  # in the order of d.OPTIONAL, without the rare ones if it can
     # fmt: off
     if not (
         mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q

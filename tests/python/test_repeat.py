@@ -7,7 +7,6 @@ a process that keeps nothing; the old call comes again at the end.
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,66 +14,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import tessera
+from repeated import arrays, is_kept, numbers, outcome, strided
 from tessera import _descriptors as d
-from tessera import _repeat
-
-
-@pytest.fixture
-def anew(monkeypatch):
-    """Runs a call as if it were the first."""
-
-    def call(function, *tensors, **options):
-        with monkeypatch.context() as patch:
-            patch.setattr(_repeat.Kept, "find", lambda *_: None)
-            patch.setattr(_repeat.Kept, "keep", lambda *_: None)
-            return outcome(function, *tensors, **options)
-
-    return call
-
-
-def numbers(x):
-    """Whatever a call gives, as dtypes and lists."""
-    if isinstance(x, tuple):
-        return tuple(map(numbers, x))
-    if x is None:
-        return None
-    return (type(x), str(x.dtype), x.tolist(), tuple(x.shape))
-
-
-def outcome(function, *tensors, **options):
-    """What a call gives, or the error that it raises."""
-    try:
-        return numbers(function(*tensors, **options))
-    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
-        return type(error), str(error)
-
-
-def is_kept(monkeypatch, function, *tensors):
-    """Whether the next call of this kind is answered by one that was kept."""
-    found, hits = _repeat.Kept.find, []
-    with monkeypatch.context() as patch:
-        patch.setattr(_repeat.Kept, "find", lambda *call: hits.append(found(*call)) or hits[-1])
-        function(*tensors)
-    return hits[-1] is not None
-
-
-def arrays(kind, draw):
-    """q, k, v and the options of a call that has most of them."""
-    q, k, v = draw(2, 6, 4, 8), draw(2, 6, 2, 8), draw(2, 6, 2, 8)
-    options = {
-        "mask": draw(6, 6) < 1,
-        "bias": draw(4, 6, 6),
-        "alibi": np.abs(draw(4)),
-        "sink": draw(4),
-        "kv_lengths": np.array([5, 6]),
-        "kv_starts": np.array([1, 0], np.int32),
-        "align": np.array([0, 1]),
-    }
-    if kind == "torch":
-        q, k, v = map(torch.from_numpy, (q, k, v))
-        options = {name: torch.from_numpy(x) for name, x in options.items()}
-    return q, k, v, options
-
 
 # ---- Repeated calls are right --------------------------------------------------------------------
 
@@ -130,13 +71,6 @@ def test_the_gradients_of_a_repeated_call_are_new_memory(some):
 
 
 # ---- Each property is looked at ------------------------------------------------------------------
-
-
-def strided(x):
-    """The same numbers in memory that lies differently."""
-    if isinstance(x, torch.Tensor):
-        return torch.stack([x, x], -1)[..., 0]
-    return np.stack([x, x], -1)[..., 0]
 
 
 def read_only(x):
@@ -326,112 +260,6 @@ def test_scalars_of_gradients_that_differ_are_other_calls(draw, anew):
     for _ in range(3):
         tessera.attention_backward(out, q, k, v, out, lse, into=into, accumulate=True)
     np.testing.assert_allclose(into.dq, 4 * before, rtol=1e-5)
-
-
-# ---- Other memory, the same call -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_a_tensor_in_the_place_of_one_that_was_freed(kind, draw, anew, monkeypatch):
-    _, k, v, _ = arrays(kind, draw)
-    places = set()
-    for _ in range(20):
-        q = arrays(kind, draw)[0]
-        places.add(id(q))
-        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
-        del q
-    assert len(places) < 20, "no id came twice, so that nothing was tested"
-    assert is_kept(monkeypatch, tessera.attention, arrays(kind, draw)[0], k, v)
-
-
-def test_a_tensor_whose_memory_was_swapped(draw, anew, monkeypatch):
-    q, k, v, _ = arrays("torch", draw)
-    for _ in range(3):
-        tessera.attention(q, k, v)
-        assert is_kept(monkeypatch, tessera.attention, q, k, v)
-        q.set_(arrays("torch", draw)[0])
-        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
-    for other in (strided(q), q[:, :3], q.double()):
-        q.data = other
-        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-@pytest.mark.parametrize("place", ["q", "k", "v", "out"])
-def test_views_into_one_memory(kind, place, draw, anew, monkeypatch):
-    q, k, v, _ = arrays(kind, draw)
-    tensors = {"q": q, "k": k, "v": v, "out": tessera.attention(q, k, v)}
-    memory = draw(5, *tensors[place].shape)
-    memory = torch.from_numpy(memory) if kind == "torch" else memory
-    for i in range(5):
-        changed = {**tensors, place: memory[i]}
-        assert outcome(tessera.attention, **changed) == anew(tessera.attention, **changed)
-    assert is_kept(monkeypatch, lambda: tessera.attention(**changed))
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_numbers_of_kept_calls_are_read_anew(kind, draw, anew):
-    q, k, v, _ = arrays(kind, draw)
-    for _ in range(3):
-        q += 1
-        assert outcome(tessera.attention, q, k, v) == anew(tessera.attention, q, k, v)
-
-
-def test_empty_arrays_with_strides_that_do_not_count(draw, anew):
-    q, k, v = draw(0, 6, 4, 8), draw(0, 6, 2, 8), draw(0, 6, 2, 8)
-    odd = np.lib.stride_tricks.as_strided(q, q.shape, (3, 5, 7, 9))
-    for x in (q, odd, q, odd):
-        assert outcome(tessera.attention, x, k, v) == anew(tessera.attention, odd, k, v)
-
-
-# ---- Descriptors are lent ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-@pytest.mark.parametrize("name", ["attention", "attention_backward"])
-def test_a_call_within_a_call_like_it(kind, name, draw, anew, monkeypatch):
-    """As of another thread that comes between the packing and the reading of a descriptor."""
-
-    def tensors():
-        q, k, v, _ = arrays(kind, draw)
-        answer = tessera.attention(q, k, v, return_lse=True)
-        return (q, k, v) if name == "attention" else (answer[0], q, k, v, *answer)
-
-    function, native, within = getattr(tessera, name), getattr(tessera._native, name), []
-    outer, inner = tensors(), tensors()
-    function(*outer)
-    assert is_kept(monkeypatch, function, *outer)
-
-    def interrupted(*call):
-        if not within:
-            within.append(None)
-            within[0] = outcome(function, *inner)
-        return native(*call)
-
-    monkeypatch.setattr(tessera._native, name, interrupted)
-    assert outcome(function, *outer) == anew(function, *outer)
-    assert within == [anew(function, *inner)]
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_threads_that_make_the_same_call(kind, draw, anew):
-    calls = [arrays(kind, draw)[:3] for _ in range(6)]
-    expected = [anew(tessera.attention, *call) for call in calls]
-
-    def again(i):
-        return all(
-            outcome(tessera.attention, *calls[i], threads=1) == expected[i] for _ in range(200)
-        )
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        assert all(pool.map(again, range(len(calls))))
-
-
-def test_a_refusal_by_the_library_does_not_stay(draw, anew):
-    q, k, v, _ = arrays("numpy", draw)
-    for out in (q, np.empty_like(q)) * 2:
-        call = {"q": q, "k": k, "v": v, "out": out}
-        assert outcome(tessera.attention, **call) == anew(tessera.attention, **call)
 
 
 # ---- What else a call depends on -----------------------------------------------------------------
