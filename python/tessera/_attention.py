@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from tessera._options import Options
 
-_WORDS = {type(None), str}
-_NO_TENSORS: dict[str, Any] = {}
+_ABSENT = type(None)
+_WORDS = {_ABSENT, str}
+_calls = _repeat.Kept(d.CALL_PLACES, ["out"])
 
 
 def attention(
@@ -119,26 +120,27 @@ def attention(
 
     Source: Dao, "FlashAttention-2", 2023, for the forward pass without the matrix.
     """
+    tensors: tuple[Any, ...] = (q, k, v, out, None)
+    types: tuple[type, ...] = (type(q), type(k), type(v), type(out), _ABSENT)
+    options: tuple[Any, ...] = ()  # in the order of d.OPTIONAL, without the rare ones if it can
     # fmt: off
-    if (
+    if not (
         mask is bias is alibi is sink is kv_lengths is kv_starts is cache_batch_idx is cu_seqlens_q
         is cu_seqlens_k is seqused_q is seqused_k is block_table is None
         and type(align) in _WORDS
     ):
-        options = _NO_TENSORS
-        tensors: tuple[Any, ...] = (q, k, v)
-        names: tuple[str, ...] = ()
-    else:
-        offsets = align if is_offsets(align) else None
-        options = {n: x for n, x in zip(d.OPTIONAL, (
-            offsets, mask, bias, alibi, sink, kv_lengths, kv_starts, cache_batch_idx, cu_seqlens_q,
-            cu_seqlens_k, seqused_q, seqused_k, block_table,
-        )) if x is not None}
-        tensors, names = (q, k, v, *options.values()), tuple(options)
+        options = (align if is_offsets(align) else None, mask, bias, alibi, sink, kv_lengths)
+        if not (
+            kv_starts is cache_batch_idx is cu_seqlens_q is cu_seqlens_k is seqused_q is seqused_k
+            is block_table is None
+        ):
+            options += (
+                kv_starts, cache_batch_idx, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
+                block_table,
+            )
+        tensors, types = tensors + options, (*types, *map(type, options))
     # fmt: on
-    if out is not None:
-        tensors, names = (*tensors, out), (*names, "out")
-    diagonal = None if "offsets" in options else align
+    diagonal = None if options and options[0] is not None else align
     # 1, 1.0 and True are equal, but not equally welcome as align or as a side of a window.
     scalars: tuple[Any, ...] = (diagonal, type(diagonal), scale, softcap, causal, return_lse)
     if backend is not None or batch_invariant:
@@ -148,30 +150,27 @@ def attention(
         scalars += ("window", *sides, *map(type, sides))
     if state is not None or dropout_p or seed or dropout_offset:
         scalars += (_repeat.NEVER,)
-    repeat = _repeat.find(tensors, names, scalars)
-    if repeat is not None:
-        kind, cut, pieces, fill, streamed, prototypes = repeat
-        if out is None:
-            out = kind.new(prototypes[0])
-        else:
-            kind.touch((out,))
-        outputs = (out, kind.new(prototypes[1])) if return_lse else (out,)
-        words = (q, k, v, *outputs, *options.values())
-        if streamed:
-            words += (kind.stream(q),)
-        packed = fill(cut.pack, pieces, *words)
-    else:
+    repeat = _calls.find(types, tensors, scalars)
+    if repeat is None:
         flags = d.BATCH_INVARIANT if batch_invariant else 0
         numbers = Scalars(band(causal, window, align), scale, softcap, backend, flags)
-        extras = Extras.of(options, (dropout_p, dropout_offset, seed), state)
+        given = {n: x for n, x in zip(d.OPTIONAL, options) if x is not None}
+        extras = Extras.of(given, (dropout_p, dropout_offset, seed), state)
         call = _call.pack(q, k, v, out, bool(return_lse), numbers, extras)
-        kind, packed = call.kind, call.packed
-        outputs = (call.out, call.lse) if return_lse else (call.out,)
-        places = ("q", "k", "v", *("out", "lse")[: len(outputs)], *options)
-        made = (None if out is not None else call.out, call.lse)
-        _repeat.keep(tensors, names, scalars, (packed, places, d.CALL_PLACES), made)
-    run(_native.attention, packed, kind, threads)
-    return outputs if return_lse else outputs[0]
+        made = {"out": call.out if out is None else None, "lse": call.lse}
+        _calls.keep(types, tensors, scalars, call.packed, made)
+        run(_native.attention, call.packed, call.kind, threads)
+        return (call.out, call.lse) if return_lse else call.out
+    kind, prototypes, lend, idle = repeat
+    if out is None:
+        out = kind.new(prototypes[0])
+    else:
+        kind.touch(out)
+    lse = kind.new(prototypes[1]) if return_lse else None
+    lent = lend(idle, (q, k, v, out, lse, *options))
+    run(_native.attention, lent[1], kind, threads)
+    idle.append(lent)
+    return (out, lse) if return_lse else out
 
 
 def plan(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tessera import _call, _native, _repeat
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from tessera._options import Options
 
 DIFFERENTIABLE = ("bias", "sink")  # of the options
-_READ = ("q", "k", "v", "out", "lse")
-_NO_TENSORS: dict[str, Any] = {}
 
 
 class Gradients(NamedTuple):
@@ -115,7 +112,11 @@ def pack(
     return Backward(packed, kind, gradients, read)
 
 
-def _parts(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+_NOT_GIVEN = Gradients()
+_calls = _repeat.Kept(d.BLOCK_PLACES, d.GRADIENTS, [(d.FORWARD_PLACE, d.BACKWARD.size)])
+
+
+def _parts(options: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The tensors among the options, in the order of a descriptor, and the others."""
     tensors: dict[str, Any] = {}
     scalars: list[Any] = []
@@ -129,9 +130,7 @@ def _parts(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]
             scalars += (name, *values, *map(type, values))
     if options.get("dropout_p"):
         scalars.append(_repeat.NEVER)
-    if len(tensors) > 1:
-        tensors = {name: tensors[name] for name in d.OPTIONAL if name in tensors}
-    return tensors, tuple(scalars)
+    return tuple(map(tensors.get, d.OPTIONAL)) if tensors else (), tuple(scalars)
 
 
 def attention_backward(
@@ -179,34 +178,26 @@ def attention_backward(
     Source: Dao, "FlashAttention-2", 2023, for the backward pass without the matrix.
     """
     wanted = tuple(wanted)
-    extras, scalars = _parts(options) if options else (_NO_TENSORS, ())
-    upstream = (d_out,) if d_lse is None else (d_out, d_lse)
-    read = (q, k, v, out, lse, *extras.values())
-    given = () if into is None else tuple([x for x in into if x is not None])
-    slots = wanted if into is None else tuple([x is None for x in into])
-    tensors, names = (*upstream, *read, *given), (slots, d_lse is None, *extras)
-    scalars += (accumulate,)
-    repeat = _repeat.find(tensors, names, scalars)
+    extras, scalars = _parts(options) if options else ((), ())
+    given = _NOT_GIVEN if into is None else Gradients(*into)
+    tensors = (d_out, d_lse, *given, q, k, v, out, lse, *extras)
+    types = (*map(type, tensors),)
+    scalars += ("wanted", *wanted, accumulate) if into is None else (accumulate,)
+    repeat = _calls.find(types, tensors, scalars)
     if repeat is None:
         call = pack((d_out, q, k, v, out, lse, d_lse), wanted, into, accumulate, options)
-        packed, kind, gradients, _ = call
-        found = [n for n, x in zip(d.GRADIENTS, gradients) if x is not None]
-        places = ["forward", *("d_out", "d_lse")[: len(upstream)], *found, *_READ, *extras]
-        made = gradients if into is None else ()
-        _repeat.keep(tensors, names, scalars, (packed.raw, places, d.BLOCK_PLACES), made)
+        made = call.gradients if into is None else _NOT_GIVEN
+        _calls.keep(types, tensors, scalars, call.packed.raw, made._asdict())
+        run(_native.attention_backward, call.packed, call.kind, threads)
+        return call.gradients
+    kind, prototypes, lend, idle = repeat
+    if into is None:
+        new = kind.new
+        gradients = Gradients._make([None if x is None else new(x) for x in prototypes])
     else:
-        kind, cut, pieces, fill, streamed, prototypes = repeat
-        if into is None:
-            new = kind.new
-            gradients = Gradients(*[None if x is None else new(x) for x in prototypes])
-            given = tuple([x for x in gradients if x is not None])
-        else:
-            kind.touch(given)
-            gradients = Gradients(*into)
-        packed = _Block()
-        words = (ctypes.addressof(packed) + d.BACKWARD.size, *upstream, *given, *read)
-        if streamed:
-            words += (kind.stream(q),)
-        fill(partial(cut.pack_into, packed, 0), pieces, *words)
-    run(_native.attention_backward, packed, kind, threads)
+        gradients = given
+        kind.touch([x for x in gradients if x is not None])
+    lent = lend(idle, (d_out, d_lse, *gradients, q, k, v, out, lse, *extras))
+    run(_native.attention_backward, lent[1], kind, threads)
+    idle.append(lent)
     return gradients

@@ -97,8 +97,8 @@ CALL_PLACES = {
 }
 # The same of a backward call with its forward call behind it, in one block.
 BLOCK_SIZE = BACKWARD.size + CALL_SIZE
+FORWARD_PLACE = calcsize("<II")  # of the address of the forward call
 BLOCK_PLACES = {
-    "forward": calcsize("<II"),
     **_places(calcsize("<IIQ"), ("d_out", "d_lse", *GRADIENTS)),
     **{name: BACKWARD.size + place for name, place in CALL_PLACES.items()},
 }

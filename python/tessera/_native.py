@@ -57,7 +57,9 @@ _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
 
 
 def _function(name: str, *arguments: type) -> ctypes._NamedFuncPointer:
-    """A function that takes descriptors as bytes and answers a tessera_status."""
+    """A function that takes descriptors, as bytes or by their address, and answers a
+    tessera_status.
+    """
     function: ctypes._NamedFuncPointer = getattr(library, name)
     function.argtypes = arguments
     function.restype = ctypes.c_int
@@ -65,8 +67,8 @@ def _function(name: str, *arguments: type) -> ctypes._NamedFuncPointer:
 
 
 _DESCRIBE = (_TEXT, _POINTER, ctypes.c_uint64, _POINTER, _POINTER)
-attention = _function("tessera_attention", _POINTER, _TEXT, _POINTER)
-attention_backward = _function("tessera_attention_backward", _POINTER, _TEXT, _POINTER)
+attention = _function("tessera_attention", _POINTER, _POINTER, _POINTER)
+attention_backward = _function("tessera_attention_backward", _POINTER, _POINTER, _POINTER)
 merge = _function("tessera_merge", _POINTER, _TEXT, _POINTER)
 rotate = _function("tessera_rotate", _POINTER, _TEXT, _POINTER)
 append = _function("tessera_append", _POINTER, _TEXT, _POINTER)

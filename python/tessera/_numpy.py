@@ -15,7 +15,7 @@ capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 capsule_pointer.restype = ctypes.c_size_t
 capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _word_at = ctypes.c_size_t.from_address
-_words = (ctypes.c_size_t * 2**58).from_address(0)  # the memory of this process
+_memory = (ctypes.c_size_t * 2**58).from_address(0)  # the memory of this process
 _DATA_OF_ARRAY_STRUCT = 40  # PyArrayInterface: int, int, char, int, int, 2 pointers, data
 
 
@@ -39,9 +39,9 @@ def _header(numpy: Any) -> int:
 
 
 def _elements(x: Any, name: str) -> list[int]:
-    """The strides of a NumPy array in elements."""
+    """The strides of a NumPy array in elements; 0 where they do not count, as in empty arrays."""
     item = x.itemsize
-    counted = [0 if n < 2 else s for n, s in zip(x.shape, x.strides)]
+    counted = [0 if n < 2 or not x.size else s for n, s in zip(x.shape, x.strides)]
     if any(s % item for s in counted):
         raise ValueError(
             f"{name} has strides of {x.strides} bytes, which are no multiples of its items of "
@@ -55,14 +55,16 @@ class NumpyKind:
 
     name = "NumPy"
     torch = False
-    look = "{x}.shape, {x}.strides, {x}.dtype, {x}.flags.writeable"
+    look = "{x}.shape, {x}.flags.c_contiguous or {x}.strides, {x}.dtype"
+    odd = ""
+    odd_output = "not {x}.flags.writeable"
 
     def __init__(self) -> None:
         self._layouts: Seen[bytes] = Seen()
         self._dtypes: dict[int, Any] = {}
         header = _header(self._numpy())
-        self.address = f"words[id({{x}}) + {header} >> 3]" if header else "data({x})"
-        self.names = {"words": _words, "data": _data}
+        self.address = f"memory[id({{x}}) + {header} >> 3]" if header else "data({x})"
+        self.names = {"memory": _memory, "data": _data}
         self._address = eval(f"lambda x: {self.address.format(x='x')}", self.names)
         self._empty = self._numpy().empty
 
@@ -74,7 +76,7 @@ class NumpyKind:
             layout = self._layouts.put(key, packed)
         return self._address(x), layout
 
-    def touch(self, written: Sequence[Any]) -> None:
+    def touch(self, written: Any) -> None:
         """NumPy keeps no count."""
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:

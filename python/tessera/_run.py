@@ -26,8 +26,10 @@ def context_of(kind: Kind, threads: int | None) -> int:
     return kind.contexts.get(count) or kind.context(count)
 
 
-def run(function: Any, packed: bytes | Array[Any], kind: Kind, threads: int | None) -> None:
-    """Calls a function of the library; raises its refusal."""
-    status = function(context_of(kind, threads), packed, _native.error.address)
+def run(
+    function: Any, descriptor: bytes | Array[Any] | int, kind: Kind, threads: int | None
+) -> None:
+    """Calls a function of the library on a descriptor or its address; raises its refusal."""
+    status = function(context_of(kind, threads), descriptor, _native.error.address)
     if status:
         _native.refuse(status)

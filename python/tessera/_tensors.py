@@ -33,9 +33,12 @@ class Kind(Protocol):
     name: str
     torch: bool  # whether it computes with torch; the others mix freely
     # Expressions of a tensor {x}, with what they name: all that its layout depends on, and where
-    # element 0 lies. Empty if calls on such tensors are not kept (_repeat.py).
+    # element 0 lies; whether a call may refuse it, and whether it may do so if it writes it. look
+    # is empty if calls on such tensors are not kept (_repeat.py).
     look: str
     address: str
+    odd: str
+    odd_output: str
     names: dict[str, Any]
 
     def read(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
@@ -44,8 +47,8 @@ class Kind(Protocol):
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         """The same of an output that the caller gave."""
 
-    def touch(self, written: Sequence[Any]) -> None:
-        """Tells whoever counts it that these are being written to."""
+    def touch(self, written: Any) -> None:
+        """Tells whoever counts it that a tensor, or some, are being written to."""
 
     def dtype(self, x: Any, name: str) -> int:
         """The number of the dtype of x."""

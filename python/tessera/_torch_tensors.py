@@ -15,11 +15,10 @@ class TorchKind:
 
     name = "torch"
     torch = True
+    look = "{x}.shape, {x}.is_contiguous() or {x}.stride(), {x}.dtype, {x}.is_cpu or {x}.device"
     # Inside an autograd.Function tensors still say that they require gradients.
-    look = (
-        "{x}.shape, {x}.is_contiguous() or {x}.stride(), {x}.dtype, {x}.is_cpu or {x}.device, "
-        "{x}.requires_grad and is_grad_enabled(), {x}.is_neg()"
-    )
+    odd = "{x}.requires_grad and is_grad_enabled() or {x}.is_neg()"
+    odd_output = ""
     address = "{x}.data_ptr()"
 
     def __init__(self, torch: Any) -> None:
@@ -48,10 +47,10 @@ class TorchKind:
 
     def write(self, x: Any, name: str, shape: Shape, lead: int = 0) -> tuple[int, bytes]:
         read = self.read(x, name, shape, lead)
-        self.touch((x,))
+        self.touch(x)
         return read
 
-    def touch(self, written: Sequence[Any]) -> None:
+    def touch(self, written: Any) -> None:
         self._increment_version(written)  # what autograd saved of them is stale
 
     def _check(self, x: Any, name: str) -> None:

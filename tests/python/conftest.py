@@ -7,6 +7,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from repeated import outcome
+from tessera import _repeat
+
 settings.register_profile("tessera", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("tessera")
 torch.set_num_threads(2)
@@ -23,3 +26,16 @@ def draw():
 def some(draw):
     """The same as torch tensors."""
     return lambda *shape: torch.from_numpy(draw(*shape))
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """Runs a call as if it were the first."""
+
+    def call(function, *tensors, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(_repeat.Kept, "find", lambda *_: None)
+            patch.setattr(_repeat.Kept, "keep", lambda *_: None)
+            return outcome(function, *tensors, **options)
+
+    return call

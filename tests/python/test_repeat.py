@@ -11,68 +11,11 @@ import ctypes
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 import tessera
+from repeated import arrays, is_kept, numbers, outcome, strided
 from tessera import _descriptors as d
-from tessera import _repeat
-
-
-@pytest.fixture
-def anew(monkeypatch):
-    """Runs a call as if it were the first."""
-
-    def call(function, *tensors, **options):
-        with monkeypatch.context() as patch:
-            patch.setattr(_repeat, "find", lambda *_: None)
-            patch.setattr(_repeat, "keep", lambda *_: None)
-            return outcome(function, *tensors, **options)
-
-    return call
-
-
-def numbers(x):
-    """Whatever a call gives, as dtypes and lists."""
-    if isinstance(x, tuple):
-        return tuple(map(numbers, x))
-    if x is None:
-        return None
-    return (type(x), str(x.dtype), x.tolist(), tuple(x.shape))
-
-
-def outcome(function, *tensors, **options):
-    """What a call gives, or the error that it raises."""
-    try:
-        return numbers(function(*tensors, **options))
-    except (ValueError, TypeError, NotImplementedError) as error:
-        return type(error), str(error)
-
-
-def is_kept(monkeypatch, function, *tensors):
-    """Whether the next call of this kind is answered by one that was kept."""
-    found, hits = _repeat.find, []
-    with monkeypatch.context() as patch:
-        patch.setattr(_repeat, "find", lambda *call: hits.append(found(*call)) or hits[-1])
-        function(*tensors)
-    return hits[-1] is not None
-
-
-def arrays(kind, draw):
-    """q, k, v and the options of a call that has most of them."""
-    q, k, v = draw(2, 6, 4, 8), draw(2, 6, 2, 8), draw(2, 6, 2, 8)
-    options = {
-        "mask": draw(6, 6) < 1,
-        "bias": draw(4, 6, 6),
-        "alibi": np.abs(draw(4)),
-        "sink": draw(4),
-        "kv_lengths": np.array([5, 6]),
-        "kv_starts": np.array([1, 0], np.int32),
-        "align": np.array([0, 1]),
-    }
-    if kind == "torch":
-        q, k, v = map(torch.from_numpy, (q, k, v))
-        options = {name: torch.from_numpy(x) for name, x in options.items()}
-    return q, k, v, options
-
 
 # ---- Repeated calls are right --------------------------------------------------------------------
 
@@ -130,13 +73,6 @@ def test_the_gradients_of_a_repeated_call_are_new_memory(some):
 # ---- Each property is looked at ------------------------------------------------------------------
 
 
-def strided(x):
-    """The same numbers in memory that lies differently."""
-    if isinstance(x, torch.Tensor):
-        return torch.stack([x, x], -1)[..., 0]
-    return np.stack([x, x], -1)[..., 0]
-
-
 def read_only(x):
     x = x.copy()
     x.flags.writeable = False
@@ -146,6 +82,7 @@ def read_only(x):
 MUTATIONS = {
     "shape": lambda x: x[..., :1],
     "rank": lambda x: x[0],
+    "no dimensions": lambda x: x.reshape(-1)[:1].reshape(()),
     "strides": strided,
     "dtype": lambda x: x.astype("float16") if isinstance(x, np.ndarray) else x.half(),
     "float64": lambda x: x.astype("float64") if isinstance(x, np.ndarray) else x.double(),
@@ -159,7 +96,11 @@ MUTATIONS = {
     "masked": lambda x: np.ma.masked_array(x),
     "requires_grad": lambda x: x.clone().requires_grad_(),
     "negative bit": torch._neg_view,
+    "negated view": lambda x: torch.complex(x.float(), x.float()).conj().imag,
+    "conjugate": lambda x: x.to(torch.complex64).conj(),
     "device": lambda x: x.to("meta"),
+    "fake": lambda x: FakeTensorMode().from_tensor(x),
+    "sparse": lambda x: x.to_sparse(),
 }
 ONLY = {
     "byte order": "numpy",
@@ -167,11 +108,19 @@ ONLY = {
     "masked": "numpy",
     "requires_grad": "torch",
     "negative bit": "torch",
+    "negated view": "torch",
+    "conjugate": "torch",
     "device": "torch",
+    "fake": "torch",
+    "sparse": "torch",
 }
 PLACES = ["q", "k", "v", "out", "bias", "sink", "kv_lengths"]
 
 
+FAKE = "ignore:Accessing the data pointer of FakeTensor"  # said once in a process
+
+
+@pytest.mark.filterwarnings(FAKE)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("property_", MUTATIONS)
 @pytest.mark.parametrize("place", PLACES)
@@ -208,6 +157,7 @@ def test_two_tensors_with_gaps_are_two_calls(kind, place, draw, anew):
         assert found == anew(tessera.attention, **changed)
 
 
+@pytest.mark.filterwarnings(FAKE)
 @pytest.mark.parametrize("place", ["d_out", "q", "k", "v", "out", "lse", "d_lse", "into"])
 @pytest.mark.parametrize("property_", MUTATIONS)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
@@ -366,7 +316,7 @@ def test_the_places_of_words_are_those_of_the_descriptors(draw):
     def at(name):
         return int.from_bytes(packed[d.BLOCK_PLACES[name] :][:8], "little")
 
-    assert at("forward") == back[2]
+    assert int.from_bytes(packed[d.FORWARD_PLACE :][:8], "little") == back[2]
     both = back[3] + back[4]
     for i, name in enumerate(("d_out", "d_lse", *d.GRADIENTS)):
         assert at(name) == d.TENSOR.unpack(both[i * d.TENSOR.size :][: d.TENSOR.size])[0]
