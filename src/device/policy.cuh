@@ -111,12 +111,12 @@ template <class Element, int dim, Weighing weighing = Weighing::kRounded> struct
   // Whether tiles may begin at any key, and so do at the first one that is seen.
   static constexpr bool kAnyFirst = weighing == Weighing::kBand;
   // A tile of a bias, or of a mask; a word of each warp for each of a window of tiles to come, one
-  // tile to a lane; and a word of each warp that it notes something in.
+  // tile to a lane; and a word of each thread that it notes something in.
   static constexpr bool kPairs = weighing == Weighing::kPairs;
   static constexpr int kWindow = 32, kWordsOfWarps = kThreads / 32 * 4;
   static constexpr int kPairBytes = kPairs ? kTileQ * kTileK * 2 : 0;
   static constexpr int kShownBytes = kPairs ? kWindow * kWordsOfWarps : 0;
-  static constexpr int kNoteBytes = kPairs || weighing == Weighing::kBand ? kWordsOfWarps : 0;
+  static constexpr int kNoteBytes = kPairs || weighing == Weighing::kBand ? 4 * kThreads : 0;
   static constexpr int kSharedBytes =
       kQueryBytes + kStages * (2 * kKeyBytes + kPairBytes) + kShownBytes + kNoteBytes;
 };

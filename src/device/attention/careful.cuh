@@ -28,6 +28,7 @@ TS_DEVICE float sum_of_warp(float x) {
 template <class C> struct CarefulRow {
   using T = typename C::T;
   static constexpr int kSums = C::kColumns / 32;
+  static constexpr float kHidden = -1;  // in place of a weight: the pair does not count
 
   const Head& head;
   i64 i;
@@ -60,24 +61,9 @@ template <class C> struct CarefulRow {
     return head.p.score.adjusts ? head.adjusted(s, i, j) : s;
   }
 
-  // The same of a pair whose value counts.
-  TS_DEVICE float kept_score(i64 j) const {
-    const DropoutParams& p = head.p.dropout;
-    if (p.threshold != 0 && !Dropout(head.p, head.s, head.head).keeps(i, j)) return -kInfinity;
-    return score(j);
-  }
-
-  // Every lane asks for a key of its own.
-  TS_DEVICE float largest() const {
-    float top = head.sink();
-    for (i64 j = keys().begin; j < keys().end; j += 32) top = isa::max(top, score(j + isa::lane()));
-    return largest_of_warp(top);
-  }
-  TS_DEVICE float sum(float from) const {
-    float l = 0;
-    for (i64 j = keys().begin; j < keys().end; j += 32)
-      l += isa::exp2(kLog2e * (score(j + isa::lane()) - from));
-    return sum_of_warp(l) + isa::exp2(kLog2e * (head.sink() - from));
+  // Whether the pair's value counts.
+  TS_DEVICE bool keeps(i64 j) const {
+    return head.p.dropout.threshold == 0 || Dropout(head.p, head.s, head.head).keeps(i, j);
   }
 
   // Columns lane, lane + 32 ... from the first one on.
@@ -98,18 +84,34 @@ template <class C> struct CarefulRow {
     }
   }
 
+  // Adds 32 keys from `first` on, of which each lane knows one weight.
+  TS_DEVICE void absorb_some(Columns& o, float mine, i64 first) const {
+    TS_ROLL for (int t = 0; t < 32; ++t) {
+      const float w = isa::shuffle(mine, t);
+      if (w != kHidden) absorb(o, w, first + t);
+    }
+  }
+
   // Writes the columns that see a value that is not finite, or `all` of them and lse. Weights are
-  // divided before they are summed, so that no sum is larger than the values.
+  // divided before they are summed, so that no sum is larger than the values. The keys pass three
+  // times, in one loop: what a score is stands there once, which keeps compilers of a first call
+  // quick.
   TS_DEVICE void compute(const Output<T>& out, bool all) const {
-    const float from = base(largest()), l = sum(from);
+    enum Pass { kLargest, kSum, kValues };
     const float factor = head.p.dropout.threshold != 0 ? head.p.dropout.factor : 1.f;
+    float from = head.sink(), l = 0;
     Columns o;
-    for (i64 first = keys().begin; first < keys().end; first += 32) {
-      const float mine = kept_score(first + isa::lane());
-      for (int t = 0; t < 32; ++t) {
-        const float s = isa::shuffle(mine, t);
-        if (s != -kInfinity) absorb(o, isa::exp2(kLog2e * (s - from)) / l * factor, first + t);
+    TS_ROLL for (int pass = kLargest; pass <= kValues; ++pass) {
+      TS_ROLL for (i64 first = keys().begin; first < keys().end; first += 32) {
+        const i64 j = first + isa::lane();  // every lane asks for a key of its own
+        const float s = score(j), w = isa::exp2(kLog2e * (s - from));
+        if (pass == kLargest) from = isa::max(from, s);
+        if (pass == kSum) l += w;
+        if (pass == kValues)
+          absorb_some(o, s == -kInfinity || !keeps(j) ? kHidden : w / l * factor, first);
       }
+      if (pass == kLargest) from = base(largest_of_warp(from));
+      if (pass == kSum) l = sum_of_warp(l) + isa::exp2(kLog2e * (head.sink() - from));
     }
     const float nan = 0 * l;  // of a NaN among the scores, also if its weight is dropped; else 0
     const Carried carried(head);

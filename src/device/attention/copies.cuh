@@ -31,15 +31,6 @@ template <class T, int threads, class Tile> struct EvenRows {
     else
       start_part(tile, end);
   }
-  TS_DEVICE void advance(int rows) { from += rows * distance; }
-
- private:
-  TS_DEVICE static int thread_row() { return int(u32(isa::thread()) / Tile::kChunks); }
-  TS_DEVICE static int chunk() { return int(u32(isa::thread()) % Tile::kChunks); }
-  TS_DEVICE static Address place(const Tile& tile, int row) {
-    if (kStep % 8 == 0) return Tile::down(tile.at(thread_row(), chunk()), row);
-    return tile.at(row + thread_row(), chunk());
-  }
   TS_DEVICE void start_whole(const Tile& tile) const {
     const T* row = from;
     TS_UNROLL for (int r = 0; r < Tile::kRows; r += kStep, row += kStep * distance)
@@ -53,6 +44,24 @@ template <class T, int threads, class Tile> struct EvenRows {
       isa::copy_async(place(tile, r), from + r * distance, u32(bytes));
     }
   }
+  // The same tile now, with 0 in place of what is not finite.
+  TS_DEVICE void put_scrubbed(const Tile& tile, int end) const {
+    const int first = 8 * chunk();
+    TS_ROLL for (int r = 0; r < Tile::kRows; r += kStep) {
+      const int width = r + thread_row() < end ? columns : 0;
+      const Vector4 some = gather(from + r * distance - first, 1, first, width);
+      isa::store(place(tile, r), scrubbed<T>(some));
+    }
+  }
+  TS_DEVICE void advance(int rows) { from += rows * distance; }
+
+ private:
+  TS_DEVICE static int thread_row() { return int(u32(isa::thread()) / Tile::kChunks); }
+  TS_DEVICE static int chunk() { return int(u32(isa::thread()) % Tile::kChunks); }
+  TS_DEVICE static Address place(const Tile& tile, int row) {
+    if (kStep % 8 == 0) return Tile::down(tile.at(thread_row(), chunk()), row);
+    return tile.at(row + thread_row(), chunk());
+  }
 };
 
 // Keys and values of a block, those of `span` from the key `first` on.
@@ -61,18 +70,35 @@ template <class C> struct KeyStream {
   template <class Tile> using Even = EvenRows<T, C::kThreads, Tile>;
   using Queries = SharedTile<C::kTileQ, C::kDim>;
   using Keys = SharedTile<C::kTileK, C::kDim>;
+  static constexpr int kNever = 1 << 30;
   Even<Keys> k, v;
+  bool scrubbing;  // values that are not finite become 0
+  int whole_from;  // tiles of so many keys come by copies of whole chunks
 
-  TS_DEVICE KeyStream(const Head& h, Range span, i64 first)
-      : k(even(keys_of<T>(h, span), first)), v(even(values_of<T>(h, span), first)) {}
+  TS_DEVICE KeyStream(const Head& h, Range span, i64 first, bool scrub)
+      : k(even(keys_of<T>(h, span), first)),
+        v(even(values_of<T>(h, span), first)),
+        scrubbing(scrub),
+        whole_from(isa::again(all_whole() ? C::kTileK : kNever)) {}
 
+  TS_DEVICE bool all_whole() const {
+    return k.columns == C::kDim && v.columns == C::kDim && !scrubbing;
+  }
   TS_DEVICE static Even<Keys> even(const KeyRows<T>& rows, i64 first) {
-    return {rows.row(first), rows.step_of_rows(), rows.columns()};
+    return {rows.even_row(first), rows.step_of_rows(), rows.columns()};
   }
   // A tile of which the first `end` keys exist.
   TS_DEVICE void start(const Keys& keys, const Keys& values, int end) const {
-    k.start(keys, end);
-    v.start(values, end);
+    if (end >= whole_from) {
+      k.start_whole(keys);
+      v.start_whole(values);
+      return;
+    }
+    k.start_part(keys, end);
+    if (scrubbing)
+      v.put_scrubbed(values, end);
+    else
+      v.start_part(values, end);
   }
   TS_DEVICE void advance(int keys) {
     k.advance(keys);

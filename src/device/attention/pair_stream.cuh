@@ -16,7 +16,7 @@ template <class C, Weighing = C::kWeighing> struct PairStream {
   TS_DEVICE PairStream(const Head&, Address, Range, Range, i64) {}
   TS_DEVICE void start(Address, int) const {}
   TS_DEVICE int shown_from(int key) const { return key; }
-  template <bool exact, class S> TS_DEVICE void apply(S&, Address) const {}
+  template <class S> TS_DEVICE void apply(S&, Address, bool) const {}
 };
 
 template <class C> struct PairStream<C, Weighing::kPairs> {
@@ -57,11 +57,13 @@ template <class C> struct PairStream<C, Weighing::kPairs> {
   }
 
   // `exact`: a bias of -inf hides also a score that is not finite.
-  template <bool exact, class S> TS_DEVICE void apply(S& s, Address tile) const {
+  template <class S> TS_DEVICE void apply(S& s, Address tile, bool exact) const {
     if (masked())
       hide(s, {tile});
+    else if (exact)
+      add<true>(s, {tile});
     else
-      add<exact>(s, {tile});
+      add<false>(s, {tile});
   }
 
  private:

@@ -43,12 +43,14 @@ template <class T> struct KeyRows {
   TS_DEVICE i64 step() const { return view.stride[3]; }
   TS_DEVICE int columns() const { return width; }
   TS_DEVICE const T* row(i64 j) const {
-    i64 batch = s.k_batch, at = s.k_begin + j;
-    if (p.pages.table.data) {
-      const i64 page = load_integer(p.pages.table, s.index, j / p.pages.page_size);
-      batch = within(page, p.pages.pages - 1);
-      at = j % p.pages.page_size;
-    }
+    if (!p.pages.table.data) return even_row(j);
+    const i64 n = j / p.pages.page_size, page = load_integer(p.pages.table, s.index, n);
+    // Not j % page_size, which compilers divide for once more, in some 70 instructions.
+    return place(within(page, p.pages.pages - 1), j - n * p.pages.page_size);
+  }
+  // The same where there are no pages.
+  TS_DEVICE const T* even_row(i64 j) const { return place(s.k_batch, s.k_begin + j); }
+  TS_DEVICE const T* place(i64 batch, i64 at) const {
     return static_cast<const T*>(view.data) + batch * view.stride[0] + at * view.stride[1] +
            head * view.stride[2];
   }

@@ -16,13 +16,20 @@ TS_DEVICE int warp() { return int(threadIdx.x / 32); }
 TS_DEVICE Index3 block() { return {int(blockIdx.x), int(blockIdx.y), int(blockIdx.z)}; }
 TS_DEVICE Index3 grid() { return {int(gridDim.x), int(gridDim.y), int(gridDim.z)}; }
 
-// The same numbers, as if they were new: what is computed from them is computed here, and needs no
+// The same number, as if it were new: what is computed from it is computed here, and needs no
 // register from one use to the next.
 TS_DEVICE int again(int i) {
   asm volatile("" : "+r"(i));
   return i;
 }
-TS_DEVICE Index3 again(Index3 i) { return {again(i.x), again(i.y), again(i.z)}; }
+// So too, but known to be the same for all threads: ptxas then knows that branches are, too.
+TS_DEVICE Index3 block_again() {
+  Index3 i;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(i.x));
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(i.y));
+  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(i.z));
+  return i;
+}
 
 // Names what the calling thread does, for reports and traces; free on silicon.
 TS_DEVICE void role(const char*) {}

@@ -58,11 +58,10 @@ template <class C> struct BandWarp {
 
   TS_DEVICE explicit BandWarp(const ForwardParams& params) : p(params) {}
 
-  // `scrubbing`: without the values that are not finite. It is a loop of its own, so that the other
-  // has no code that does not run.
-  template <bool scrubbing> TS_DEVICE void attend(const Place<C>& at) {
+  // `scrubbing`: without the values that are not finite.
+  TS_DEVICE void attend(const Place<C>& at, bool scrubbing) {
     const auto visible = at.visible();
-    KeyStream<C> stream(at.head(), at.work.span, at.work.first);
+    KeyStream<C> stream(at.head(), at.work.span, at.work.first, scrubbing);
     const PairStream<C> pairs(at.head(), memory.shown(), at.work.rows, at.work.span, at.work.first);
     const int rows = isa::warp() * C::kWarpRows, end = visible.end;
     stream.start_queries(memory.q, at.head(), at.work.rows.begin);
@@ -83,9 +82,8 @@ template <class C> struct BandWarp {
       const int next = pairs.shown_from(first + C::kTileK);
       stream.advance(next - first);
       start(step + 1, next);
-      if (scrubbing) scrub_values(step);
       multiply_transposed<T>(s, memory.q, rows, memory.keys(step));  // S = Q K^T
-      pairs.template apply<scrubbing>(s, memory.pairs(step));
+      pairs.apply(s, memory.pairs(step), scrubbing);
       visible.hide(s, first);
       state.absorb(s, p.score.unit);  // P = exp(S - m)
       round<T>(weights, s);
@@ -94,10 +92,6 @@ template <class C> struct BandWarp {
     }
     isa::copy_wait<0>();
     state.count_all();
-  }
-  TS_DEVICE void scrub_values(int step) const {
-    scrub<T, C::kThreads>(memory.values(step));
-    isa::sync_block();
   }
 
   // All rows but those of `except`.
@@ -115,10 +109,11 @@ template <class C> struct BandWarp {
     }
   }
 
-  // What is left of the rows after their sums: `odd` are those that were not finite.
-  TS_DEVICE void close(u32 odd) {
-    const Place<C> at(p, place_of(p, isa::again(isa::block())));
-    const u32 wrong = odd_rows(state) | lost_rows(state, at.head(), at.first_row());
+  // What is left of the rows after their sums: `odd` are those that were not finite, `still_odd`
+  // those that are not without the values that are not.
+  TS_DEVICE void close(u32 odd, u32 still_odd) {
+    const Place<C> at(p, place_of(p, isa::block_again()));
+    const u32 wrong = still_odd | lost_rows(state, at.head(), at.first_row());
     store(at, wrong);
     if (!(odd | wrong)) return;
     isa::sync_warp();
@@ -126,36 +121,28 @@ template <class C> struct BandWarp {
   }
 };
 
-// The tiles once more, without the values that are not finite. Out of line: its loop must not take
-// registers from the one that runs, nor `odd` one from its own.
-template <class C> TS_OUTLINE void attend_scrubbed(const ForwardParams& p, u32 odd) {
-  BandWarp<C> warp(p);
-  if (isa::lane() == 0) isa::store(warp.memory.note(), odd);
-  warp.template attend<true>(Place<C>(p, place_of_block(p)));
-  isa::sync_warp();
-  warp.close(isa::load_word(warp.memory.note()));
-}
-
-// Attention of the rows of a block. Where a result is not finite the tiles are run again without
-// the values that are not: that is the answer for rows that do not see them. The others get theirs
-// pair by pair. Finite data never pay.
-template <class C> TS_DEVICE void attend_rows(const Place<C>& at) {
-  BandWarp<C> warp(at.p);
-  warp.template attend<false>(at);
-  const u32 odd = odd_rows(warp.state);
-  if (isa::any_in_block(odd != 0))
-    attend_scrubbed<C>(at.p, odd);
-  else
-    warp.close(odd);
-}
-
 // The same grid as that of the other kernels.
+//
+// Where a result is not finite the tiles are run again without the values that are not: that is the
+// answer for rows that do not see them. The others get theirs pair by pair. Finite data never pay.
 template <class C> TS_DEVICE void forward_band(const ForwardParams& p) {
-  const Index3 block = place_of_block(p);
-  if (block.z >= p.lengths.batch) return clear_rest<C>(p);
-  const Place<C> at(p, block);
-  if (at.s.queries < at.s.slots) clear_spare<C>(p, at.tile);
-  if (!at.work.rows.empty()) attend_rows(at);
+  BandWarp<C> warp(p);
+  u32 odd = 0;
+  bool scrubbing = false;
+  for (;; scrubbing = true) {
+    const Index3 block = place_of(p, isa::block_again());
+    if (block.z >= p.lengths.batch) return clear_rest<C>(p);
+    const Place<C> at(p, block);
+    if (at.s.queries < at.s.slots) clear_spare<C>(p, at.tile);
+    if (at.work.rows.empty()) return;
+    warp.attend(at, scrubbing);
+    odd = odd_rows(warp.state);
+    if (scrubbing || !isa::any_in_block(odd != 0)) break;
+    // No register keeps them while the steps run. Each lane notes them for itself: if one did for
+    // all, ptxas would no longer know that lanes take every step together.
+    isa::store(warp.memory.note(), odd);
+  }
+  warp.close(scrubbing ? isa::load_word(warp.memory.note()) : 0, odd);
 }
 
 }  // namespace tessera::device

@@ -17,9 +17,9 @@ template <class C> struct Memory {
     return Address(u32(stage(2 * C::kStages).base) + u32(step % C::kStages * C::kPairBytes));
   }
   TS_DEVICE Address shown() const { return before_end(C::kShownBytes + C::kNoteBytes); }
-  // A word of each warp.
+  // A word of each thread.
   TS_DEVICE Address note() const {
-    return Address(u32(before_end(C::kNoteBytes)) + u32(4 * isa::warp()));
+    return Address(u32(before_end(C::kNoteBytes)) + u32(4 * isa::thread()));
   }
 
  private:

@@ -78,11 +78,14 @@ template <> TS_DEVICE u32 scrubbed<float>(u32 word) {
   return (word & exponent) == exponent ? 0 : word;
 }
 
+template <class T> TS_DEVICE Vector4 scrubbed(Vector4 v) {
+  return {scrubbed<T>(v.x), scrubbed<T>(v.y), scrubbed<T>(v.z), scrubbed<T>(v.w)};
+}
+
 template <class T, int threads, class Tile> TS_DEVICE void scrub(const Tile& tile) {
   for (int i = isa::thread(); i < Tile::kRows * Tile::kChunks; i += threads) {
     const Address at = tile.at(i / Tile::kChunks, i % Tile::kChunks);
-    const Vector4 v = isa::load(at);
-    isa::store(at, Vector4{scrubbed<T>(v.x), scrubbed<T>(v.y), scrubbed<T>(v.z), scrubbed<T>(v.w)});
+    isa::store(at, scrubbed<T>(isa::load(at)));
   }
 }
 

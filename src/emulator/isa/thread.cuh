@@ -22,7 +22,7 @@ TS_DEVICE Index3 block() { return emulator::self->block->at(); }
 TS_DEVICE Index3 grid() { return emulator::self->block->grid().launch().grid; }
 
 TS_DEVICE int again(int i) { return i; }
-TS_DEVICE Index3 again(Index3 i) { return i; }
+TS_DEVICE Index3 block_again() { return block(); }
 
 TS_DEVICE void role(const char* name) { emulator::self->role = name; }
 
