@@ -44,7 +44,7 @@ TEST_F(EngineTest, a_launch_is_what_the_plan_says) {
   EXPECT_EQ(last().kernel, "forward_sm80_bfloat16_d128_band");
   EXPECT_THAT(last().grid, ElementsAre(1, 4, 2));
   EXPECT_THAT(last().block, ElementsAre(128, 1, 1));
-  EXPECT_EQ(last().shared_bytes, 65552u);
+  EXPECT_EQ(last().shared_bytes, 66048u);
   EXPECT_EQ(last().stream, &stream);
   EXPECT_EQ(last().params.q.data, problem_.q.data);
   EXPECT_EQ(last().params.heads, 4);

@@ -91,7 +91,7 @@ TEST_F(ModuleTest, the_kernel_may_use_the_shared_memory_of_its_plan) {
   const std::vector<Image> images{image(90)};
   Modules modules(driver_, {images, nullptr, no_nvrtc});
   find(modules, gpu_);
-  EXPECT_EQ(fake_cuda().shared_of[0], 65552);
+  EXPECT_EQ(fake_cuda().shared_of[0], 66048);
 }
 
 TEST_F(ModuleTest, code_that_the_driver_refuses_is_passed_over) {

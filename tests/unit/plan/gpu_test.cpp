@@ -34,7 +34,7 @@ TEST(GpuPlanner, writes_its_plan_as_json) {
       R"({"backend":"cuda","target":"Hopper","arch":90,"kernel":"forward_sm80_bfloat16_d128_band",)"
       R"("why_kernel":"a band, lengths and rows of whole 16 bytes; every GPU since Ampere",)"
       R"("grid":[8,8,2],)"
-      R"("threads":128,"shared_bytes":65552,"tile_queries":128,"tile_keys":32,"stages":2,)"
+      R"("threads":128,"shared_bytes":66048,"tile_queries":128,"tile_keys":32,"stages":2,)"
       R"("workspace_bytes":0,"problem":)" +
           plan::to_json(problem()) + "}");
 }
@@ -153,7 +153,7 @@ TEST(GpuPlanner, refuses_old_and_small_gpus_by_name) {
             "Turing has compute capability 7.5, but the kernels need 8.0 (Ampere) or newer; use "
             "the CPU backend");
   EXPECT_EQ(why_not(problem(), {.name = "Tiny", .arch = 80, .shared_bytes = 49152}),
-            "a block of the kernel for head dimension 128 needs 65552 bytes of shared memory, but "
+            "a block of the kernel for head dimension 128 needs 66048 bytes of shared memory, but "
             "Tiny has 49152; use the CPU backend");
 }
 
