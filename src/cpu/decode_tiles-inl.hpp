@@ -133,9 +133,9 @@ HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::in
 }
 
 // Rows of a tile of O, which has all the columns of two rows, so that V is read as it lies. Of
-// float16 it has half of the columns of four rows, so that a vector is converted once and not twice;
-// the lines of the other half are touched on the way, and V is still asked for as it lies (Zen 4,
-// one core: 17.5 -> 19.2 GB/s; the other types, which have no conversions to save, lose).
+// float16 it has half of the columns of four rows, so that a vector is converted once and not
+// twice; the lines of the other half are touched on the way, and V is still asked for as it lies
+// (Zen 4, one core: 18.6 -> 19.6 GB/s; the other types, which have no conversions to save, lose).
 template <class T> constexpr int kOutputRows = N == 16 && std::is_same_v<T, core::Float16> ? 4 : 2;
 
 // Reads a byte of each line, and so asks for the lines in this order whatever comes after.
