@@ -35,7 +35,7 @@ bool absent() {
 // Processor time of one kernel. The largest takes 2.2 s of a Zen 4 whose neighbours are quiet, and
 // up to 1.7 times as much beside others. Sanitizers put their allocator under NVRTC
 // too, with which it takes two to three times as long.
-constexpr double kMostSeconds = 4 * SLOWED_BY;
+constexpr double kMostSeconds = 5 * SLOWED_BY;
 // So the length of the code, which the time follows, is bounded more tightly. The longest has
 // 186,408 bytes; with a second loop for values that are not finite it had 297,440.
 constexpr std::size_t kMostBytes = 192 * 1024;
