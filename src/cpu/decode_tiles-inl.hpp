@@ -136,7 +136,8 @@ HWY_INLINE void score_keys(const Run<T>& k, const float* HWY_RESTRICT q, std::in
 // float16 it has half of the columns of four rows, so that a vector is converted once and not
 // twice; the lines of the other half are touched on the way, and V is still asked for as it lies
 // (Zen 4, one core: 18.6 -> 19.6 GB/s; the other types, which have no conversions to save, lose).
-template <class T> constexpr int kOutputRows = N == 16 && std::is_same_v<T, core::Float16> ? 4 : 2;
+template <class T> constexpr bool kHalfTiles = N == 16 && std::is_same_v<T, core::Float16>;
+template <class T> constexpr int kOutputRows = kHalfTiles<T> ? 4 : 2;
 
 // Reads a byte of each line, and so asks for the lines in this order whatever comes after.
 template <class T> HWY_INLINE void touch(const T* from, std::int64_t elements) {
@@ -180,7 +181,7 @@ HWY_INLINE void accumulate_part(const OutputRows& to, const float* HWY_RESTRICT 
 template <int kRows, int kVectors, class T>
 HWY_INLINE void accumulate_values(const OutputRows& to, const float* HWY_RESTRICT p, Run<T> v,
                                   std::int64_t keys) {
-  if constexpr (kOutputRows<T> == 4 && kVectors == kVectorsAtOnce) {
+  if constexpr (kHalfTiles<T> && kVectors == kVectorsAtOnce) {
     constexpr int kHalf = kVectors / 2;
     accumulate_part<kRows, kHalf, kHalf>(to, p, v, keys);
     const OutputRows rest{to.o + kHalf * N, to.stride, to.alpha};
